@@ -1,0 +1,190 @@
+"""The torch backend: any machine.
+
+On a CPU with AVX2 or AVX-512, INT4 matrices are packed for PyTorch's own INT4 kernel, which takes bfloat16
+activations; a prompt of many tokens dequantizes a matrix once and multiplies in bfloat16. Elsewhere, and in
+float32 (the exact mode of the tests), matrices are dequantized and multiplied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from lab_engine.config import GROUP, ModelConfig
+from lab_engine.int4 import dequantize_words, unpack_words
+from lab_engine.weights import Int4Matrix, Matrix
+
+_ROWS = 64  # the packed kernel's largest row block: pieces of whole blocks can be packed apart and joined
+_GEMV_TOKENS = 8  # up to here the packed kernel beats dequantize-and-multiply (measured, bench prefill)
+_REFINED_LOGITS = 256  # enough but for flat distributions, where the order hardly matters
+_CHUNK_WEIGHTS = 1 << 24  # dequantize at most this many weights at once: 32 MiB in bfloat16
+
+
+@dataclass(frozen=True)
+class TorchMatrix:
+    """Parts of a matrix as they came, and the same weights packed for PyTorch's INT4 kernel where it is used."""
+
+    parts: list[Matrix]
+    rows: int
+    packed: Tensor | None
+    scales_and_zeros: Tensor | None
+
+
+class TorchBackend:
+    """See the Backend protocol; dtype is that of activations and KV cache."""
+
+    name = "torch"
+
+    def __init__(self, config: ModelConfig, dtype: torch.dtype) -> None:
+        """dtype bfloat16 uses the packed kernel where this CPU has one; float32 is exact."""
+        self.device = torch.device("cpu")
+        self.dtype = dtype
+        self._packs = dtype == torch.bfloat16 and has_packed_kernel()
+        self._num_q_heads, self._num_kv_heads = config.num_q_heads, config.num_kv_heads
+        self._head_dim = config.head_dim
+
+    def describe(self) -> str:
+        """How INT4 matrices are multiplied on this CPU."""
+        capability = torch.backends.cpu.get_cpu_capability()
+        how = "PyTorch's packed INT4 kernel" if self._packs else "dequantize and multiply"
+        return f"{how}, {str(self.dtype).removeprefix('torch.')}, CPU {capability}, {torch.get_num_threads()} threads"
+
+    def load_matrix(self, parts: list[Matrix]) -> TorchMatrix:
+        """Keep the parts; pack a copy where the packed kernel is used."""
+        rows = sum(part.shape[0] for part in parts)
+        if not self._packs or not all(isinstance(part, Int4Matrix) for part in parts):
+            return TorchMatrix(parts, rows, None, None)
+        packed, scales_and_zeros = _pack([part for part in parts if isinstance(part, Int4Matrix)])
+        return TorchMatrix(parts, rows, packed, scales_and_zeros)
+
+    def load_vector(self, vector: Tensor) -> Tensor:
+        """Norm weights and biases stay float32."""
+        return vector
+
+    def embed(self, matrix: TorchMatrix, token_ids: Tensor) -> Tensor:
+        """Dequantize just the rows that are asked for."""
+        (part,) = matrix.parts
+        if isinstance(part, Int4Matrix):
+            return Int4Matrix(part.words[token_ids], part.scales[token_ids]).float()
+        return part[token_ids].float()
+
+    def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        """In float32, then rounded to the backend's dtype."""
+        return F.rms_norm(x, weight.shape, weight, eps).to(self.dtype)
+
+    def linear(self, x: Tensor, matrix: TorchMatrix) -> Tensor:
+        """The packed kernel for few tokens, dequantize-and-multiply for many."""
+        if matrix.packed is not None and x.shape[0] <= _GEMV_TOKENS:
+            out = torch.ops.aten._weight_int4pack_mm_for_cpu(x, matrix.packed, GROUP, matrix.scales_and_zeros)
+            return out if out.shape[1] == matrix.rows else out[:, : matrix.rows]
+        out = [F.linear(x, piece) for piece in _dense_pieces(matrix.parts, self.dtype)]
+        return out[0] if len(out) == 1 else torch.cat(out, dim=1)
+
+    def rope_and_append(
+        self, qkv: Tensor, bias: Tensor, cos: Tensor, sin: Tensor, layer_data: Tensor, slots: Tensor
+    ) -> Tensor:
+        """In float32; q, k and v are rounded to the backend's dtype when they are stored."""
+        num_q, num_kv = self._num_q_heads, self._num_kv_heads
+        heads = (qkv.float() + bias).view(-1, num_q + 2 * num_kv, self._head_dim)
+        first, second = heads[:, : num_q + num_kv].chunk(2, dim=-1)
+        turned = torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1).to(self.dtype)
+        kv = torch.stack([turned[:, num_q:], heads[:, num_q + num_kv :].to(self.dtype)])
+        layer_data.flatten(2, 3).index_copy_(2, slots, kv.transpose(1, 2))
+        return turned[:, :num_q]
+
+    def paged_attention(
+        self, q: Tensor, k_pages: Tensor, v_pages: Tensor, page_table: Tensor, length: int
+    ) -> Tensor:
+        """Gather the pages, cut the tail off, and use scaled_dot_product_attention.
+
+        In a decode step the query heads of a group become rows over one KV head: each K and V is read once.
+        """
+        num_tokens = q.shape[0]
+        k, v = (
+            pages.index_select(1, page_table).flatten(1, 2)[None, :, :length] for pages in (k_pages, v_pages)
+        )
+        if num_tokens == 1:
+            grouped = q.view(1, self._num_kv_heads, -1, self._head_dim)
+            return F.scaled_dot_product_attention(grouped, k, v).view(1, -1, self._head_dim)
+        rows = q.transpose(0, 1)[None]
+        if num_tokens == length:
+            out = F.scaled_dot_product_attention(rows, k, v, is_causal=True, enable_gqa=True)
+        else:
+            mask = torch.ones(num_tokens, length, dtype=torch.bool).tril(length - num_tokens)
+            out = F.scaled_dot_product_attention(rows, k, v, attn_mask=mask, enable_gqa=True)
+        return out[0].transpose(0, 1)
+
+    def logits(self, x: Tensor, matrix: TorchMatrix) -> Tensor:
+        """As linear, but the largest logits are computed again in float32.
+
+        The packed kernel rounds its result to bfloat16, whose step is 0.125 between 16 and 32: tokens would tie.
+        All logits within eight such steps of the largest are refined.
+        """
+        logits = self.linear(x, matrix)[0].float()
+        if matrix.packed is not None:
+            largest = logits.max()
+            top = (logits > largest - largest.abs() / 32).nonzero().flatten()[:_REFINED_LOGITS]
+            logits[top] = self.embed(matrix, top) @ x[0].float()
+        return logits
+
+    def silu_mul(self, gate_up: Tensor) -> Tensor:
+        """In the backend's dtype."""
+        gate, up = gate_up.chunk(2, dim=-1)
+        return F.silu(gate) * up
+
+    def argmax(self, logits: Tensor) -> int:
+        """The first place of the maximum: torch.argmax leaves open which of several equal ones it returns."""
+        return int((logits == logits.max()).nonzero()[0])
+
+
+def _dense_pieces(parts: list[Matrix], dtype: torch.dtype) -> Iterator[Tensor]:
+    """The rows of all parts as dense matrices of at most _CHUNK_WEIGHTS weights."""
+    for part in parts:
+        step = max(_CHUNK_WEIGHTS // part.shape[1], 1)
+        for start in range(0, part.shape[0], step):
+            piece = slice(start, start + step)
+            if isinstance(part, Int4Matrix):
+                yield dequantize_words(part.words[piece], part.scales[piece], dtype)
+            else:
+                yield part[piece].to(dtype)
+
+
+def _pack(parts: list[Int4Matrix]) -> tuple[Tensor, Tensor]:
+    """All parts in the byte order of `_weight_int4pack_mm_for_cpu`, which depends on the CPU.
+
+    Returns packed uint8 (rows, k / 2), rows rounded up to whole blocks, and bfloat16 (k / 128, rows, 2) of scale
+    and zero: w = (n - 8) * scale + 0.
+    """
+    words = torch.cat([part.words for part in parts])
+    scales = torch.cat([part.scales for part in parts])
+    padding = -words.shape[0] % _ROWS
+    words, scales = F.pad(words, (0, 0, 0, padding)), F.pad(scales, (0, 0, 0, padding))
+    step = max(_CHUNK_WEIGHTS // (words.shape[1] * 8) // _ROWS, 1) * _ROWS
+    packed = torch.empty(words.shape[0], words.shape[1] * 4, dtype=torch.uint8)
+    for start in range(0, words.shape[0], step):
+        nibbles = unpack_words(words[start : start + step]).to(torch.int32) + 8
+        packed[start : start + step] = torch.ops.aten._convert_weight_to_int4pack_for_cpu(nibbles, 1)
+    by_group = scales.to(torch.bfloat16).T
+    return packed, torch.stack([by_group, torch.zeros_like(by_group)], dim=-1).contiguous()
+
+
+def has_packed_kernel() -> bool:
+    """Whether PyTorch has a vectorised INT4 GEMV for this CPU. The operator is private: without it we fall back."""
+    fast = torch.backends.cpu.get_cpu_capability().startswith(("AVX2", "AVX512"))
+    return fast and hasattr(torch.ops.aten, "_weight_int4pack_mm_for_cpu")
+
+
+def available() -> tuple[bool, str]:
+    """Always; the reason says which path this CPU takes."""
+    how = "PyTorch's packed INT4 kernel" if has_packed_kernel() else "dequantize and multiply, slow"
+    return True, f"runs on any CPU; here: {how}"
+
+
+def make(config: ModelConfig, dtype: torch.dtype | None) -> TorchBackend:
+    """The backend for a model; dtype None means bfloat16 with the packed kernel, float32 without."""
+    fastest = torch.bfloat16 if has_packed_kernel() else torch.float32
+    return TorchBackend(config, dtype or fastest)

@@ -1,0 +1,166 @@
+"""Symmetric INT4 weights: 128 weights of a row share one fp16 scale, and a word of 32 bits holds eight.
+
+    weight[row, i] ~= q[row, i] * scale[row, i // 128]        q in -8..7, stored as the nibble n = q + 8
+
+128 weights take 64 bytes of nibbles and 2 of scale: 0.515625 bytes a weight.
+What breaks it: a missing +8 (negative weights vanish), a scale that fp16 cannot hold, the wrong nibble order.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from lab_engine.config import GROUP
+from lab_engine.errors import NanoqwenError
+from lab_engine.nanoqwen_file import LAYOUTS
+
+CODES_PER_WORD = 8
+BYTES_PER_WEIGHT = 0.5 + 2 / GROUP
+
+# Fractions of the plain scale that the search tries besides 1; found on the shipped model (docs/int4_scales.md).
+_SHRINK = (0.98, 0.95, 0.92, 0.89, 0.86, 0.82)
+
+
+def quantize_rows(weight: Tensor, method: str = "search") -> tuple[Tensor, Tensor]:
+    """Quantize a matrix row by row in groups of 128.
+
+    weight: floating (rows, k), k a multiple of 128. Returns q int8 (rows, k) in -8..7 and scales float16
+    (rows, k // 128); a group that fp16 scales flush to zero gets scale 0 and q 0. Methods: `absmax7`
+    (scale max|w|/7), `absmax8` (the largest weight becomes code -8, so the scale carries its sign),
+    `search` (per group the candidate with the smallest squared error; exact where INT4 holds the group exactly).
+    Raises NanoqwenError for k % 128, for NaN or inf, and for a scale over 65504.
+    """
+    if weight.ndim != 2 or weight.shape[1] % GROUP or 0 in weight.shape:
+        raise NanoqwenError(f"weight of shape {tuple(weight.shape)}: expected (rows, k) with k a multiple of {GROUP}")
+    groups = weight.float().reshape(weight.shape[0], -1, GROUP)
+    if not torch.isfinite(groups).all():
+        raise NanoqwenError(f"weight of shape {tuple(weight.shape)}: found NaN or inf, expected finite weights")
+    if method == "absmax7":
+        q, scales = _round_to(groups, plain_scale(groups))
+    elif method == "absmax8":
+        q, scales = _round_to(groups, _signed_extreme(groups) / -8)
+    elif method == "search":
+        q, scales = _search(groups)
+    else:
+        raise NanoqwenError(f"method {method!r}: expected absmax7, absmax8 or search")
+    return q.reshape(weight.shape), scales
+
+
+def plain_scale(groups: Tensor) -> Tensor:
+    """max|w| / 7 of each group: the scale that makes the largest weight a level. float32 (rows, groups)."""
+    return groups.abs().amax(dim=-1) / 7
+
+
+def dequantize(q: Tensor, scales: Tensor) -> Tensor:
+    """q int8 (rows, k) and scales float16 (rows, k // 128) -> float32 (rows, k)."""
+    groups = q.reshape(q.shape[0], -1, GROUP).float() * scales.float().unsqueeze(-1)
+    return groups.reshape(q.shape)
+
+
+def pack_words(q: Tensor, layout: str = "value_shuffle") -> Tensor:
+    """Pack codes int8 (rows, k) in -8..7 into int32 bit patterns (rows, k // 8); see LAYOUTS.
+
+    Example: -7 -1 0 3 5 -4 2 7 -> 0xFA4DB871 (linear), 0xF4B7AD81 (value_shuffle).
+    """
+    order = _order(layout)
+    if q.ndim != 2 or q.shape[1] % CODES_PER_WORD:
+        raise NanoqwenError(f"codes of shape {tuple(q.shape)}: expected (rows, k) with k a multiple of 8")
+    if q.numel() and (int(q.min()) < -8 or int(q.max()) > 7):
+        raise NanoqwenError(f"codes from {int(q.min())} to {int(q.max())}: expected -8 to 7")
+    nibbles = (q.reshape(q.shape[0], -1, CODES_PER_WORD) + 8).to(torch.int32)
+    words = torch.zeros(nibbles.shape[:2], dtype=torch.int32)
+    for place, index in enumerate(order):
+        words |= nibbles[:, :, index] << (4 * place)
+    return words
+
+
+def unpack_words(words: Tensor, layout: str = "value_shuffle") -> Tensor:
+    """The inverse of pack_words: int32 (rows, k // 8) -> codes int8 (rows, k)."""
+    q = torch.empty(*words.shape, CODES_PER_WORD, dtype=torch.int8)
+    for place, index in enumerate(_order(layout)):
+        q[..., index] = (words >> (4 * place) & 0xF) - 8
+    return q.reshape(words.shape[0], -1)
+
+
+def shuffle_words(words: Tensor) -> Tensor:
+    """Turn int32 `linear` words of any shape into `value_shuffle` words. Example: 0x76543210 -> 0x75316420."""
+    shuffled = torch.zeros_like(words)
+    for place, index in enumerate(LAYOUTS["value_shuffle"]):
+        shuffled |= (words >> (4 * index) & 0xF) << (4 * place)
+    return shuffled
+
+
+def dequantize_words(words: Tensor, scales: Tensor, dtype: torch.dtype) -> Tensor:
+    """Unpack `value_shuffle` words straight to floating weights, two at a time.
+
+    words int32 (rows, k // 8), scales float16 (rows, k // 128) -> dtype (rows, k). For bfloat16 each shift by
+    4j leaves weights 2j and 2j + 1 in the halves of a word; OR-ing 0x4300 makes them bf16 128 + n, exactly,
+    so subtracting 136 gives q (bf16 has steps of 1 there). Other dtypes go through the codes.
+    Source: the fp16 form (0x6400, 1032) of FasterTransformer `interleaved_numeric_conversion.h`.
+    """
+    if dtype != torch.bfloat16:
+        return dequantize(unpack_words(words), scales).to(dtype)
+    rows, word_count = words.shape
+    pairs = words.unsqueeze(-1) >> torch.tensor([0, 4, 8, 12], dtype=torch.int32)
+    pairs.bitwise_and_(0x000F000F).bitwise_or_(0x43004300)
+    weights = pairs.view(torch.bfloat16).view(rows, -1, GROUP)
+    weights.sub_(136).mul_(scales.to(torch.bfloat16).unsqueeze(-1))
+    return weights.view(rows, word_count * CODES_PER_WORD)
+
+
+def _order(layout: str) -> tuple[int, ...]:
+    if layout not in LAYOUTS:
+        raise NanoqwenError(f"nibble layout {layout!r}: expected one of {', '.join(LAYOUTS)}")
+    return LAYOUTS[layout]
+
+
+def _signed_extreme(groups: Tensor) -> Tensor:
+    """The weight of largest magnitude of each group, with its sign."""
+    return groups.gather(-1, groups.abs().argmax(dim=-1, keepdim=True)).squeeze(-1)
+
+
+def _round_to(groups: Tensor, scales: Tensor) -> tuple[Tensor, Tensor]:
+    """Codes for given scales; the codes come from the scale that the file will hold, rounded to fp16."""
+    stored = scales.to(torch.float16)
+    if not torch.isfinite(stored).all():
+        worst = float(groups.abs().max())
+        raise NanoqwenError(f"largest weight {worst:g}: its scale is over 65504, the largest fp16 number")
+    divisor = stored.float().unsqueeze(-1)
+    safe = torch.where(divisor == 0, torch.inf, divisor)
+    q = (groups / safe).round_().clamp_(-8, 7).to(torch.int8)
+    return q, stored
+
+
+def _search(groups: Tensor) -> tuple[Tensor, Tensor]:
+    """Per group, the candidate scale with the smallest squared error; ties keep the earlier candidate."""
+    plain, signed = plain_scale(groups), _signed_extreme(groups) / -8
+    best_q, best_scales = _round_to(groups, plain)
+    best_error = _squared_error(groups, best_q, best_scales)
+    candidates = [signed, *(signed * f for f in _SHRINK), *(plain * f for f in _SHRINK)]
+    for candidate in [*candidates, *_coarse_lattices(groups)]:
+        q, scales = _round_to(groups, candidate)
+        error = _squared_error(groups, q, scales)
+        better = error < best_error
+        best_q = torch.where(better.unsqueeze(-1), q, best_q)
+        best_scales = torch.where(better, scales, best_scales)
+        best_error = torch.where(better, error, best_error)
+    return best_q, best_scales
+
+
+def _squared_error(groups: Tensor, q: Tensor, scales: Tensor) -> Tensor:
+    return (q.float() * scales.float().unsqueeze(-1)).sub_(groups).square_().sum(dim=-1)
+
+
+def _coarse_lattices(groups: Tensor) -> list[Tensor]:
+    """Scales max/m, m = 1..6, where some group may be whole multiples of one: exact groups with small codes.
+
+    Natural weights never are, and eight weights of each group show it; then there is nothing to try.
+    """
+    largest = groups.abs().amax(dim=-1, keepdim=True)
+    ratio = groups[..., :8] / torch.where(largest == 0, 1.0, largest)
+    found = []
+    for m in range(1, 7):
+        if ((ratio * m) - (ratio * m).round()).abs().amax(dim=-1).lt(1e-3).any():
+            found.append(largest.squeeze(-1) / m)
+    return found

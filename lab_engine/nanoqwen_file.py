@@ -1,0 +1,343 @@
+"""The .nanoqwen file: one model in one file that the machine maps instead of reading.
+
+    bytes 0-23   preamble: b"NANOQWEN", u32 version, u32 header length, u64 XXH3-64 of the header (little-endian)
+    then         the header, UTF-8 JSON: config, quantization, sections
+    then         the sections, each at a multiple of 4096; the file ends with the last section's last byte
+
+A matrix has two sections: `….weight` (INT4 words) and `….scales` (F16); norms and biases are F32; the tokenizer
+is one JSON section. Structure is checked at opening, because that is cheap; content only by `verify`, because
+that reads everything. Sources: the GGUF and safetensors format descriptions, which this borrows from.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import mmap
+import os
+import struct
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import xxhash
+
+from lab_engine.config import GROUP, ModelConfig
+from lab_engine.errors import ConfigError, FileFormatError
+
+MAGIC = b"NANOQWEN"
+VERSION = 1
+PREAMBLE = struct.Struct("<8sIIQ")
+ALIGNMENT = 4096
+MAX_HEADER_BYTES = 1 << 20
+QUANTIZATION = {"bits": 4, "group": GROUP, "symmetric": True}
+LAYOUTS: dict[str, tuple[int, ...]] = {
+    "linear": (0, 1, 2, 3, 4, 5, 6, 7),
+    "value_shuffle": (0, 2, 4, 6, 1, 3, 5, 7),
+}
+"""For each nibble layout: nibble i (bits 4i to 4i + 3) of a word holds weight LAYOUTS[name][i] of its eight."""
+TOKENIZER = "tokenizer"
+
+_NUMPY_DTYPES = {"INT4": np.dtype("<i4"), "F16": np.dtype("<f2"), "F32": np.dtype("<f4"), "JSON": np.dtype("u1")}
+
+
+@dataclass(frozen=True)
+class Section:
+    """One run of bytes of the file. shape counts elements (INT4: weights); offset and length are bytes."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    offset: int
+    length: int
+    xxh3: str
+    layout: str | None = None
+
+
+def section_length(dtype: str, shape: tuple[int, ...]) -> int:
+    """Bytes of a section: half a byte an INT4 weight, else elements times the element's size."""
+    elements = math.prod(shape)
+    return elements // 2 if dtype == "INT4" else elements * _NUMPY_DTYPES[dtype].itemsize
+
+
+def tensor_shapes(config: ModelConfig) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """Every tensor section that a model of this config has, in file order: name -> (dtype, shape).
+
+    Names are those of the Hugging Face checkpoint; a matrix `x.weight` is followed by its `x.scales`.
+    """
+    hidden, intermediate = config.hidden_size, config.intermediate_size
+    matrices = {
+        "self_attn.q_proj": (config.q_size, hidden),
+        "self_attn.k_proj": (config.kv_size, hidden),
+        "self_attn.v_proj": (config.kv_size, hidden),
+        "self_attn.o_proj": (hidden, config.q_size),
+        "mlp.gate_proj": (intermediate, hidden),
+        "mlp.up_proj": (intermediate, hidden),
+        "mlp.down_proj": (hidden, intermediate),
+    }
+    shapes: dict[str, tuple[str, tuple[int, ...]]] = {}
+
+    def add_matrix(name: str, rows: int, k: int) -> None:
+        shapes[f"{name}.weight"] = ("INT4", (rows, k))
+        shapes[f"{name}.scales"] = ("F16", (rows, k // GROUP))
+
+    add_matrix("model.embed_tokens", config.vocab_size, hidden)
+    for layer in range(config.num_layers):
+        prefix = f"model.layers.{layer}."
+        shapes[f"{prefix}input_layernorm.weight"] = ("F32", (hidden,))
+        shapes[f"{prefix}post_attention_layernorm.weight"] = ("F32", (hidden,))
+        for name, (rows, k) in matrices.items():
+            add_matrix(prefix + name, rows, k)
+            if name[-6:] in ("q_proj", "k_proj", "v_proj"):
+                shapes[f"{prefix}{name}.bias"] = ("F32", (rows,))
+    shapes["model.norm.weight"] = ("F32", (hidden,))
+    if not config.tie_embeddings:
+        add_matrix("lm_head", config.vocab_size, hidden)
+    return shapes
+
+
+class NanoqwenFile:
+    """A mapped model file. Arrays are views of the mapping: copy-on-write, so the file never changes."""
+
+    def __init__(self, path: Path) -> None:
+        """Map and check the structure; FileFormatError names the field or section that is wrong."""
+        self.path = path
+        try:
+            with path.open("rb") as file:
+                self.size = os.fstat(file.fileno()).st_size
+                if self.size < PREAMBLE.size:
+                    raise FileFormatError(f"{path}: {self.size} bytes, expected at least {PREAMBLE.size}; cut off?")
+                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+        except OSError as error:
+            raise FileFormatError(f"{path}: cannot be opened ({error.strerror})") from None
+        try:
+            self.version, self.header = parse_header(self._map[: PREAMBLE.size + MAX_HEADER_BYTES])
+            self.header_length = PREAMBLE.unpack_from(self._map)[2]
+            self.config, self.sections = _check_header(self.header, self.size, PREAMBLE.size + self.header_length)
+        except (FileFormatError, ConfigError) as error:
+            raise FileFormatError(f"{path}: {error}") from None
+
+    def array(self, name: str) -> np.ndarray[Any, Any]:
+        """The section as a view of the mapping: INT4 as int32 words (rows, k // 8), others in their shape."""
+        section = self.sections[name]
+        shape = section.shape
+        if section.dtype == "INT4":
+            shape = (*shape[:-1], shape[-1] // 8)
+        dtype = _NUMPY_DTYPES[section.dtype]
+        return np.frombuffer(self._map, dtype, math.prod(shape), section.offset).reshape(shape)
+
+    def tokenizer_spec(self) -> dict[str, Any]:
+        """The tokenizer section as JSON; FileFormatError where its bytes are damaged."""
+        try:
+            spec = json.loads(self.array(TOKENIZER).tobytes())
+        except ValueError:
+            raise FileFormatError(f"{self.path}: section tokenizer is not JSON; run inspect --verify") from None
+        if not isinstance(spec, dict):
+            raise FileFormatError(f"{self.path}: section tokenizer holds no JSON object")
+        return spec
+
+    def checksums(self) -> Iterator[tuple[Section, bool]]:
+        """Each section with whether its bytes have the checksum of the header. Reads the whole file."""
+        with memoryview(self._map) as view:
+            for section in self.sections.values():
+                with view[section.offset : section.offset + section.length] as content:
+                    yield section, xxhash.xxh3_64_hexdigest(content) == section.xxh3
+
+    def verify(self) -> list[str]:
+        """Names of the sections whose bytes do not have the checksum of the header."""
+        return [section.name for section, intact in self.checksums() if not intact]
+
+
+def parse_header(data: bytes) -> tuple[int, dict[str, Any]]:
+    """Version and JSON header from the first bytes of a file (bytes after the header are ignored).
+
+    Refuses, in this order: fewer than 24 bytes, another magic, another version, a header length of 0 or over
+    1 MiB, a cut header, a wrong checksum, text that is not a JSON object.
+    """
+    if len(data) < PREAMBLE.size:
+        raise FileFormatError(f"preamble: found {len(data)} bytes, expected {PREAMBLE.size}; cut off?")
+    magic, version, length, checksum = PREAMBLE.unpack_from(data)
+    if magic != MAGIC:
+        raise FileFormatError(f"magic: found {magic!r}, expected {MAGIC!r}; not a .nanoqwen file")
+    if version != VERSION:
+        raise FileFormatError(f"version: found {version}, expected {VERSION}; convert the model again")
+    if not 0 < length <= MAX_HEADER_BYTES:
+        raise FileFormatError(f"header length: found {length}, expected 1 to {MAX_HEADER_BYTES}")
+    text = data[PREAMBLE.size : PREAMBLE.size + length]
+    if len(text) < length:
+        raise FileFormatError(f"header: found {len(text)} bytes, expected {length}; cut off?")
+    if (found := xxhash.xxh3_64_intdigest(text)) != checksum:
+        raise FileFormatError(f"header checksum: found {found:016x}, expected {checksum:016x}; damaged?")
+    try:
+        header = json.loads(text, object_pairs_hook=_unique_keys)
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError(f"header: not JSON ({error})") from None
+    if not isinstance(header, dict):
+        raise FileFormatError(f"header: found a JSON {type(header).__name__}, expected an object")
+    return version, header
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    keys = [key for key, _ in pairs]
+    if len(set(keys)) < len(keys):
+        raise ValueError(f"key {max(keys, key=keys.count)!r} stands twice")
+    return dict(pairs)
+
+
+def _check_header(header: dict[str, Any], size: int, header_end: int) -> tuple[ModelConfig, dict[str, Section]]:
+    """The config and sections of a header, after every structural check; size is the file's, in bytes."""
+    if header.get("quantization") != QUANTIZATION:
+        raise FileFormatError(f"quantization: found {header.get('quantization')}, expected {QUANTIZATION}")
+    config = ModelConfig.from_dict(header.get("config", {}))
+    entries = header.get("sections")
+    if not isinstance(entries, dict):
+        raise FileFormatError("sections: missing, expected an object of sections by name")
+    sections = {name: _read_section(name, entry) for name, entry in entries.items()}
+    _check_places(sections, size, header_end)
+    expected = tensor_shapes(config)
+    if set(sections) != {*expected, TOKENIZER}:
+        missing, extra = {*expected, TOKENIZER} - set(sections), set(sections) - {*expected, TOKENIZER}
+        raise FileFormatError(f"sections: missing {sorted(missing)[:3]}, not expected {sorted(extra)[:3]}")
+    for name, (dtype, shape) in expected.items():
+        if (sections[name].dtype, sections[name].shape) != (dtype, shape):
+            found = f"{sections[name].dtype} {list(sections[name].shape)}"
+            raise FileFormatError(f"section {name}: found {found}, expected {dtype} {list(shape)} by the config")
+    return config, sections
+
+
+def _read_section(name: str, entry: Any) -> Section:
+    def refuse(field: str, expected: str) -> FileFormatError:
+        found = entry.get(field) if isinstance(entry, dict) else entry
+        return FileFormatError(f"section {name}: {field}: found {found!r}, expected {expected}")
+
+    if not isinstance(entry, dict) or entry.get("dtype") not in _NUMPY_DTYPES:
+        raise refuse("dtype", f"one of {', '.join(_NUMPY_DTYPES)}")
+    shape = entry.get("shape")
+    if not isinstance(shape, list) or not shape or not all(type(n) is int and 0 < n < 1 << 40 for n in shape):
+        raise refuse("shape", "a list of whole numbers above 0")
+    for field in ("offset", "length"):
+        if type(entry.get(field)) is not int or entry[field] < 0:
+            raise refuse(field, "a whole number of bytes")
+    if entry["offset"] % ALIGNMENT:
+        raise refuse("offset", f"a multiple of {ALIGNMENT}")
+    if entry["length"] != section_length(entry["dtype"], tuple(shape)):
+        raise refuse("length", f"{section_length(entry['dtype'], tuple(shape))}, by its dtype and shape")
+    if not isinstance(entry.get("xxh3"), str):
+        raise refuse("xxh3", "a checksum of 16 hexadecimal digits")
+    layout = entry.get("layout")
+    if layout not in (tuple(LAYOUTS) if entry["dtype"] == "INT4" else (None,)):
+        raise refuse("layout", f"one of {', '.join(LAYOUTS)}" if entry["dtype"] == "INT4" else "none")
+    return Section(name, entry["dtype"], tuple(shape), entry["offset"], entry["length"], entry["xxh3"], layout)
+
+
+def _check_places(sections: dict[str, Section], size: int, header_end: int) -> None:
+    """Sections lie after the header, do not overlap, and the last one ends the file."""
+    end, previous = header_end, "the header"
+    for section in sorted(sections.values(), key=lambda section: section.offset):
+        if section.offset < end:
+            raise FileFormatError(
+                f"section {section.name}: offset: found {section.offset}, expected {end} or more: overlaps {previous}"
+            )
+        end, previous = section.offset + section.length, section.name
+        if end > size:
+            raise FileFormatError(f"section {section.name}: ends at byte {end}, but the file has {size}; cut off?")
+    if end != size:
+        raise FileFormatError(f"end of file: found {size} bytes, expected {end}, the end of section {previous}")
+
+
+class NanoqwenWriter:
+    """Writes a file piece by piece: `with NanoqwenWriter(...) as writer: writer.append(name, array)`.
+
+    Pieces of one section must come in order; sections may be interleaved. The bytes go to a temporary file
+    beside `path`; it takes its name only when the block ends without an error and every section is full.
+    """
+
+    def __init__(self, path: Path, config: ModelConfig, tokenizer_spec: dict[str, Any], layout: str) -> None:
+        """Lay out all sections of the config; nothing is written before the `with` block begins."""
+        self.path = path
+        self._temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        self._tokenizer = np.frombuffer(json.dumps(tokenizer_spec, ensure_ascii=False).encode(), np.uint8)
+        self._config = config
+        shapes = {**tensor_shapes(config), TOKENIZER: ("JSON", self._tokenizer.shape)}
+        self._sections = self._place(shapes, layout)
+        self._written = dict.fromkeys(shapes, 0)
+        self._hashes = {name: xxhash.xxh3_64() for name in shapes}
+
+    def _place(self, shapes: dict[str, tuple[str, tuple[int, ...]]], layout: str) -> dict[str, Section]:
+        """Give every section its offset. Header and offsets depend on each other: repeat until both stand."""
+        start = ALIGNMENT
+        while True:
+            offset, sections = start, {}
+            for name, (dtype, shape) in shapes.items():
+                length = section_length(dtype, shape)
+                nibbles = layout if dtype == "INT4" else None
+                sections[name] = Section(name, dtype, shape, offset, length, "0" * 16, nibbles)
+                offset = _align(offset + length)
+            needed = _align(PREAMBLE.size + len(self._header(sections)))
+            if needed <= start:
+                return sections
+            start = needed
+
+    def _header(self, sections: dict[str, Section]) -> bytes:
+        entries = {}
+        for name, section in sections.items():
+            entries[name] = {k: v for k, v in asdict(section).items() if k != "name" and v is not None}
+        header = {"config": self._config.to_dict(), "quantization": QUANTIZATION, "sections": entries}
+        return json.dumps(header, separators=(",", ":")).encode()
+
+    def __enter__(self) -> Self:
+        """Open the temporary file; FileFormatError where the folder does not take one."""
+        try:
+            self._file = self._temporary.open("w+b")
+        except OSError as error:
+            raise FileFormatError(f"{self.path}: cannot be written ({error.strerror})") from None
+        return self
+
+    def append(self, name: str, piece: np.ndarray[Any, Any]) -> None:
+        """Write the next piece of a section (any shape of the section's stored dtype)."""
+        section = self._sections[name]
+        piece = np.ascontiguousarray(piece)
+        if piece.dtype != _NUMPY_DTYPES[section.dtype] or self._written[name] + piece.nbytes > section.length:
+            raise FileFormatError(f"section {name}: piece of {piece.nbytes} bytes of {piece.dtype} does not fit")
+        self._file.seek(section.offset + self._written[name])
+        self._file.write(piece.data)
+        self._hashes[name].update(piece.data)
+        self._written[name] += piece.nbytes
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Rename the finished file into place, or remove the unfinished one."""
+        try:
+            with self._file:
+                if error is None:
+                    self._finish()
+            if error is None:
+                self._temporary.replace(self.path)
+        except OSError as failure:
+            raise FileFormatError(f"{self.path}: cannot be written ({failure.strerror})") from None
+        finally:
+            self._temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise FileFormatError(f"{self.path}: cannot be written ({error.strerror})") from None
+
+    def _finish(self) -> None:
+        self.append(TOKENIZER, self._tokenizer)
+        for name, section in self._sections.items():
+            if self._written[name] != section.length:
+                raise FileFormatError(f"section {name}: {self._written[name]} of {section.length} bytes written")
+        sections = {
+            name: Section(**{**asdict(section), "xxh3": self._hashes[name].hexdigest()})
+            for name, section in self._sections.items()
+        }
+        header = self._header(sections)
+        preamble = PREAMBLE.pack(MAGIC, VERSION, len(header), xxhash.xxh3_64_intdigest(header))
+        self._file.seek(0)
+        self._file.write(preamble + header)
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+
+def _align(offset: int) -> int:
+    return -(-offset // ALIGNMENT) * ALIGNMENT
