@@ -33,12 +33,17 @@ def data_path(name: str) -> Path:
     folder = Path(__file__).resolve().parent.parent / "data"
     path = folder / name
     if not path.exists():
-        raise NanoqwenError(f"{path}: not there; expected it in the project's data folder (install with pip install -e .)")
+        raise NanoqwenError(
+            f"{path}: not there; expected it in the project's data folder (install with pip install -e .)"
+        )
     return path
 
 
 def load(
-    path: str | Path | None = None, backend: str = "auto", dtype: torch.dtype | None = None, num_pages: int | None = None
+    path: str | Path | None = None,
+    backend: str = "auto",
+    dtype: torch.dtype | None = None,
+    num_pages: int | None = None,
 ) -> Decoder:
     """A decoder for a .nanoqwen file or a Hugging Face folder; the shipped model without a path.
 

@@ -51,7 +51,9 @@ class Checkpoint:
             if tuple(part.get_shape()) != shape:
                 raise CheckpointError(f"tensor {name}: found shape {part.get_shape()}, expected {list(shape)}")
             if part.get_dtype() not in _FLOATS:
-                raise CheckpointError(f"tensor {name}: found dtype {part.get_dtype()}, expected one of {sorted(_FLOATS)}")
+                raise CheckpointError(
+                    f"tensor {name}: found dtype {part.get_dtype()}, expected one of {sorted(_FLOATS)}"
+                )
 
     def rows(self, name: str, rows_at_once: int) -> Iterator[Tensor]:
         """The rows of a tensor in order, rows_at_once at a time, in their stored dtype."""
@@ -64,7 +66,8 @@ class Checkpoint:
     def tensor(self, name: str) -> Tensor:
         """A whole tensor as float32."""
         with _open(self._files[name]) as file:
-            return file.get_tensor(name).to(torch.float32)
+            tensor: Tensor = file.get_tensor(name)
+            return tensor.to(torch.float32)
 
     matrix = tensor
     vector = tensor

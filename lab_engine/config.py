@@ -8,7 +8,7 @@ newer transformers write `rope_parameters` and `dtype`. Both are read; what woul
 from __future__ import annotations
 
 import json
-import math
+import sys
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,7 @@ class ModelConfig:
             value = getattr(self, field.name)
             if field.type == "int" and not (isinstance(value, int) and _is_number(value) and value > 0):
                 raise ConfigError(f"config {field.name}: found {value!r}, expected a whole number above 0")
-            if field.type == "float" and not (_is_number(value) and 0 < value < math.inf):
+            if field.type == "float" and not (_is_number(value) and 0 < value < sys.float_info.max):
                 raise ConfigError(f"config {field.name}: found {value!r}, expected a number above 0")
             if field.type == "bool" and not isinstance(value, bool):
                 raise ConfigError(f"config {field.name}: found {value!r}, expected true or false")
@@ -111,9 +111,10 @@ class ModelConfig:
         values["head_dim"] = data.get("head_dim") or _divide(
             values["hidden_size"], values["num_q_heads"], "hidden_size / num_attention_heads"
         )
-        values["rope_theta"] = float(_rope(data).get("rope_theta", data.get("rope_theta", 10000.0)))
-        values["rms_norm_eps"] = float(_field(data, "rms_norm_eps"))
-        values["tie_embeddings"] = bool(data.get("tie_word_embeddings", False))
+        ropes = _rope_settings(data)
+        values["rope_theta"] = next((r["rope_theta"] for r in ropes if "rope_theta" in r), 10000.0)
+        values["rms_norm_eps"] = _field(data, "rms_norm_eps")
+        values["tie_embeddings"] = data.get("tie_word_embeddings", False)
         return cls(**values)
 
     @classmethod
@@ -146,21 +147,31 @@ def _divide(total: Any, parts: Any, name: str) -> int:
     return int(total // parts)
 
 
-def _rope(data: dict[str, Any]) -> dict[str, Any]:
-    return data.get("rope_parameters") or data.get("rope_scaling") or {}
+def _rope_settings(data: dict[str, Any]) -> list[dict[str, Any]]:
+    """Every object that may say something about RoPE, the newest spelling first."""
+    settings = []
+    for name in ("rope_parameters", "rope_scaling"):
+        value = data.get(name) or {}
+        if not isinstance(value, dict):
+            raise ConfigError(f"config.json {name}: found {value!r}, expected an object or null")
+        settings.append(value)
+    return [*settings, data]
 
 
 def _refuse_unsupported(data: dict[str, Any]) -> None:
     """Raise ConfigError for anything that would need other mathematics than ours."""
     if data.get("model_type") != "qwen2":
         raise ConfigError(f"config.json model_type: found {data.get('model_type')!r}, expected 'qwen2'")
-    rope_type = _rope(data).get("rope_type", _rope(data).get("type", "default"))
-    if rope_type != "default":
-        raise ConfigError(
-            f"config.json rope type: found {rope_type!r}, expected 'default' (scaled positions are not supported)"
-        )
-    windowed = data.get("use_sliding_window", False) or "sliding_attention" in (data.get("layer_types") or [])
-    if windowed:
+    for settings in _rope_settings(data)[:-1]:
+        rope_type = settings.get("rope_type", settings.get("type", "default"))
+        if rope_type != "default":
+            raise ConfigError(
+                f"config.json rope type: found {rope_type!r}, expected 'default' (scaled positions are not supported)"
+            )
+    layer_types = data.get("layer_types") or []
+    if not isinstance(layer_types, list) or any(kind != "full_attention" for kind in layer_types):
+        raise ConfigError(f"config.json layer_types: found {layer_types!r}, expected only 'full_attention'")
+    if data.get("use_sliding_window", False):
         raise ConfigError("config.json use_sliding_window: found true, expected false (not supported)")
     activation = data.get("hidden_act", "silu")
     if activation != "silu":

@@ -14,7 +14,8 @@ from tqdm import tqdm
 from lab_engine.checkpoint import Checkpoint
 from lab_engine.errors import CheckpointError, NanoqwenError
 from lab_engine.int4 import pack_words, quantize_rows
-from lab_engine.nanoqwen_file import NanoqwenWriter, tensor_shapes
+from lab_engine.nanoqwen_file import tensor_shapes
+from lab_engine.nanoqwen_writer import NanoqwenWriter
 from lab_engine.tokenizer import Tokenizer
 
 _PIECE_WEIGHTS = 1 << 20  # weights quantized at once: 4 MiB in float32, so that a piece stays in the cache
@@ -65,14 +66,16 @@ def _download(repo_id: str) -> Path:
     except HFValidationError as error:
         raise CheckpointError(f"{repo_id}: not a hub id ({error})") from None
     except LocalEntryNotFoundError:
-        raise CheckpointError(f"{repo_id}: the hub cannot be reached and no copy is cached; check the network") from None
+        raise CheckpointError(
+            f"{repo_id}: the hub cannot be reached and no copy is cached; check the network"
+        ) from None
     except (HfHubHTTPError, httpx.HTTPError, OSError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise CheckpointError(f"{repo_id}: the download failed ({reason})") from None
 
 
 def _write_matrix(
-    writer: NanoqwenWriter, checkpoint: Checkpoint, name: str, k: int, layout: str, method: str, bar: "tqdm[None]"
+    writer: NanoqwenWriter, checkpoint: Checkpoint, name: str, k: int, layout: str, method: str, bar: tqdm[None]
 ) -> None:
     for piece in checkpoint.rows(name, max(_PIECE_WEIGHTS // k, 1)):
         try:

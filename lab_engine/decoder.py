@@ -73,8 +73,8 @@ class Decoder:
         self._restart()
         if len(token_ids) > self.room():
             raise PromptError(
-                f"prompt: found {len(token_ids)} tokens, expected at most {self.room()} (the model has "
-                f"{self.config.max_positions} positions, the pool {self.cache.pool.num_free} free pages of {PAGE_SLOTS})"
+                f"prompt: found {len(token_ids)} tokens, expected at most {self.room()}: the model has "
+                f"{self.config.max_positions} positions, the pool {self.cache.pool.num_free} free pages of 16"
             )
         for start in range(0, len(token_ids), PREFILL_TOKENS):
             logits = self._forward(token_ids[start : start + PREFILL_TOKENS])

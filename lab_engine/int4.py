@@ -159,8 +159,5 @@ def _coarse_lattices(groups: Tensor) -> list[Tensor]:
     """
     largest = groups.abs().amax(dim=-1, keepdim=True)
     ratio = groups[..., :8] / torch.where(largest == 0, 1.0, largest)
-    found = []
-    for m in range(1, 7):
-        if ((ratio * m) - (ratio * m).round()).abs().amax(dim=-1).lt(1e-3).any():
-            found.append(largest.squeeze(-1) / m)
-    return found
+    distances = {m: (ratio * m - (ratio * m).round()).abs().amax(dim=-1) for m in range(1, 7)}
+    return [largest.squeeze(-1) / m for m, distance in distances.items() if distance.lt(1e-3).any()]

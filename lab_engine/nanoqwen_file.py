@@ -17,10 +17,9 @@ import mmap
 import os
 import struct
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import xxhash
@@ -41,7 +40,13 @@ LAYOUTS: dict[str, tuple[int, ...]] = {
 """For each nibble layout: nibble i (bits 4i to 4i + 3) of a word holds weight LAYOUTS[name][i] of its eight."""
 TOKENIZER = "tokenizer"
 
-_NUMPY_DTYPES = {"INT4": np.dtype("<i4"), "F16": np.dtype("<f2"), "F32": np.dtype("<f4"), "JSON": np.dtype("u1")}
+NUMPY_DTYPES: dict[str, np.dtype[Any]] = {
+    "INT4": np.dtype("<i4"),
+    "F16": np.dtype("<f2"),
+    "F32": np.dtype("<f4"),
+    "JSON": np.dtype("u1"),
+}
+"""How each section dtype is stored: INT4 as 32-bit words of eight."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +65,7 @@ class Section:
 def section_length(dtype: str, shape: tuple[int, ...]) -> int:
     """Bytes of a section: half a byte an INT4 weight, else elements times the element's size."""
     elements = math.prod(shape)
-    return elements // 2 if dtype == "INT4" else elements * _NUMPY_DTYPES[dtype].itemsize
+    return elements // 2 if dtype == "INT4" else elements * NUMPY_DTYPES[dtype].itemsize
 
 
 def tensor_shapes(config: ModelConfig) -> dict[str, tuple[str, tuple[int, ...]]]:
@@ -126,7 +131,7 @@ class NanoqwenFile:
         shape = section.shape
         if section.dtype == "INT4":
             shape = (*shape[:-1], shape[-1] // 8)
-        dtype = _NUMPY_DTYPES[section.dtype]
+        dtype = NUMPY_DTYPES[section.dtype]
         return np.frombuffer(self._map, dtype, math.prod(shape), section.offset).reshape(shape)
 
     def tokenizer_spec(self) -> dict[str, Any]:
@@ -213,8 +218,8 @@ def _read_section(name: str, entry: Any) -> Section:
         found = entry.get(field) if isinstance(entry, dict) else entry
         return FileFormatError(f"section {name}: {field}: found {found!r}, expected {expected}")
 
-    if not isinstance(entry, dict) or entry.get("dtype") not in _NUMPY_DTYPES:
-        raise refuse("dtype", f"one of {', '.join(_NUMPY_DTYPES)}")
+    if not isinstance(entry, dict) or entry.get("dtype") not in NUMPY_DTYPES:
+        raise refuse("dtype", f"one of {', '.join(NUMPY_DTYPES)}")
     shape = entry.get("shape")
     if not isinstance(shape, list) or not shape or not all(type(n) is int and 0 < n < 1 << 40 for n in shape):
         raise refuse("shape", "a list of whole numbers above 0")
@@ -246,98 +251,3 @@ def _check_places(sections: dict[str, Section], size: int, header_end: int) -> N
             raise FileFormatError(f"section {section.name}: ends at byte {end}, but the file has {size}; cut off?")
     if end != size:
         raise FileFormatError(f"end of file: found {size} bytes, expected {end}, the end of section {previous}")
-
-
-class NanoqwenWriter:
-    """Writes a file piece by piece: `with NanoqwenWriter(...) as writer: writer.append(name, array)`.
-
-    Pieces of one section must come in order; sections may be interleaved. The bytes go to a temporary file
-    beside `path`; it takes its name only when the block ends without an error and every section is full.
-    """
-
-    def __init__(self, path: Path, config: ModelConfig, tokenizer_spec: dict[str, Any], layout: str) -> None:
-        """Lay out all sections of the config; nothing is written before the `with` block begins."""
-        self.path = path
-        self._temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        self._tokenizer = np.frombuffer(json.dumps(tokenizer_spec, ensure_ascii=False).encode(), np.uint8)
-        self._config = config
-        shapes = {**tensor_shapes(config), TOKENIZER: ("JSON", self._tokenizer.shape)}
-        self._sections = self._place(shapes, layout)
-        self._written = dict.fromkeys(shapes, 0)
-        self._hashes = {name: xxhash.xxh3_64() for name in shapes}
-
-    def _place(self, shapes: dict[str, tuple[str, tuple[int, ...]]], layout: str) -> dict[str, Section]:
-        """Give every section its offset. Header and offsets depend on each other: repeat until both stand."""
-        start = ALIGNMENT
-        while True:
-            offset, sections = start, {}
-            for name, (dtype, shape) in shapes.items():
-                length = section_length(dtype, shape)
-                nibbles = layout if dtype == "INT4" else None
-                sections[name] = Section(name, dtype, shape, offset, length, "0" * 16, nibbles)
-                offset = _align(offset + length)
-            needed = _align(PREAMBLE.size + len(self._header(sections)))
-            if needed <= start:
-                return sections
-            start = needed
-
-    def _header(self, sections: dict[str, Section]) -> bytes:
-        entries = {}
-        for name, section in sections.items():
-            entries[name] = {k: v for k, v in asdict(section).items() if k != "name" and v is not None}
-        header = {"config": self._config.to_dict(), "quantization": QUANTIZATION, "sections": entries}
-        return json.dumps(header, separators=(",", ":")).encode()
-
-    def __enter__(self) -> Self:
-        """Open the temporary file; FileFormatError where the folder does not take one."""
-        try:
-            self._file = self._temporary.open("w+b")
-        except OSError as error:
-            raise FileFormatError(f"{self.path}: cannot be written ({error.strerror})") from None
-        return self
-
-    def append(self, name: str, piece: np.ndarray[Any, Any]) -> None:
-        """Write the next piece of a section (any shape of the section's stored dtype)."""
-        section = self._sections[name]
-        piece = np.ascontiguousarray(piece)
-        if piece.dtype != _NUMPY_DTYPES[section.dtype] or self._written[name] + piece.nbytes > section.length:
-            raise FileFormatError(f"section {name}: piece of {piece.nbytes} bytes of {piece.dtype} does not fit")
-        self._file.seek(section.offset + self._written[name])
-        self._file.write(piece.data)
-        self._hashes[name].update(piece.data)
-        self._written[name] += piece.nbytes
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Rename the finished file into place, or remove the unfinished one."""
-        try:
-            with self._file:
-                if error is None:
-                    self._finish()
-            if error is None:
-                self._temporary.replace(self.path)
-        except OSError as failure:
-            raise FileFormatError(f"{self.path}: cannot be written ({failure.strerror})") from None
-        finally:
-            self._temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise FileFormatError(f"{self.path}: cannot be written ({error.strerror})") from None
-
-    def _finish(self) -> None:
-        self.append(TOKENIZER, self._tokenizer)
-        for name, section in self._sections.items():
-            if self._written[name] != section.length:
-                raise FileFormatError(f"section {name}: {self._written[name]} of {section.length} bytes written")
-        sections = {
-            name: Section(**{**asdict(section), "xxh3": self._hashes[name].hexdigest()})
-            for name, section in self._sections.items()
-        }
-        header = self._header(sections)
-        preamble = PREAMBLE.pack(MAGIC, VERSION, len(header), xxhash.xxh3_64_intdigest(header))
-        self._file.seek(0)
-        self._file.write(preamble + header)
-        self._file.flush()
-        os.fsync(self._file.fileno())
-
-
-def _align(offset: int) -> int:
-    return -(-offset // ALIGNMENT) * ALIGNMENT

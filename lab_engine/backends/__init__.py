@@ -55,9 +55,7 @@ class Backend(Protocol):
         cache's (2, num_kv_heads, num_pages, 16, head_dim); slots int64 (T,). q: (T, num_q_heads, head_dim).
         """
 
-    def paged_attention(
-        self, q: Tensor, k_pages: Tensor, v_pages: Tensor, page_table: Tensor, length: int
-    ) -> Tensor:
+    def paged_attention(self, q: Tensor, k_pages: Tensor, v_pages: Tensor, page_table: Tensor, length: int) -> Tensor:
         """Causal attention of the last T tokens: (T, num_q_heads, head_dim); contract as paged_attention.py."""
 
     def silu_mul(self, gate_up: Tensor) -> Tensor:

@@ -79,7 +79,7 @@ class TorchBackend:
     def linear(self, x: Tensor, matrix: TorchMatrix) -> Tensor:
         """The packed kernel for few tokens, dequantize-and-multiply for many."""
         if matrix.packed is not None and x.shape[0] <= _GEMV_TOKENS:
-            out = torch.ops.aten._weight_int4pack_mm_for_cpu(x, matrix.packed, GROUP, matrix.scales_and_zeros)
+            out: Tensor = torch.ops.aten._weight_int4pack_mm_for_cpu(x, matrix.packed, GROUP, matrix.scales_and_zeros)
             return out if out.shape[1] == matrix.rows else out[:, : matrix.rows]
         out = [F.linear(x, piece) for piece in _dense_pieces(matrix.parts, self.dtype)]
         return out[0] if len(out) == 1 else torch.cat(out, dim=1)
@@ -96,17 +96,13 @@ class TorchBackend:
         layer_data.flatten(2, 3).index_copy_(2, slots, kv.transpose(1, 2))
         return turned[:, :num_q]
 
-    def paged_attention(
-        self, q: Tensor, k_pages: Tensor, v_pages: Tensor, page_table: Tensor, length: int
-    ) -> Tensor:
+    def paged_attention(self, q: Tensor, k_pages: Tensor, v_pages: Tensor, page_table: Tensor, length: int) -> Tensor:
         """Gather the pages, cut the tail off, and use scaled_dot_product_attention.
 
         In a decode step the query heads of a group become rows over one KV head: each K and V is read once.
         """
         num_tokens = q.shape[0]
-        k, v = (
-            pages.index_select(1, page_table).flatten(1, 2)[None, :, :length] for pages in (k_pages, v_pages)
-        )
+        k, v = (pages.index_select(1, page_table).flatten(1, 2)[None, :, :length] for pages in (k_pages, v_pages))
         if num_tokens == 1:
             grouped = q.view(1, self._num_kv_heads, -1, self._head_dim)
             return F.scaled_dot_product_attention(grouped, k, v).view(1, -1, self._head_dim)

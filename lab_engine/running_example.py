@@ -1,0 +1,31 @@
+"""The running example of every lab: one prompt, 56 tokens, four pages whose ids are out of order.
+
+With the table [0, 1, 2, 3] the usual mistakes (page number for page id) would stay invisible.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class RunningExample:
+    """A prompt, how many tokens it is continued to in the cache, and the order of the pool's free list."""
+
+    prompt: str
+    num_tokens: int
+    num_pages: int
+    page_order: tuple[int, ...]
+
+    @property
+    def page_table(self) -> tuple[int, ...]:
+        """The page ids that num_tokens tokens take, in logical order."""
+        return self.page_order[: -(-self.num_tokens // 16)]
+
+
+RUNNING_EXAMPLE = RunningExample(
+    prompt="def fibonacci(n):",
+    num_tokens=56,
+    num_pages=16,
+    page_order=(5, 9, 2, 12, 7, 0, 14, 3, 10, 1, 13, 6, 15, 4, 11, 8),
+)
