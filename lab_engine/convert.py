@@ -7,6 +7,7 @@ only when it is complete.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NoReturn
 
 import torch
 from tqdm import tqdm
@@ -75,7 +76,7 @@ def _download(repo_id: str) -> Path:
 
 
 def _write_matrix(
-    writer: NanoqwenWriter, checkpoint: Checkpoint, name: str, k: int, layout: str, method: str, bar: tqdm[None]
+    writer: NanoqwenWriter, checkpoint: Checkpoint, name: str, k: int, layout: str, method: str, bar: tqdm[NoReturn]
 ) -> None:
     for piece in checkpoint.rows(name, max(_PIECE_WEIGHTS // k, 1)):
         try:

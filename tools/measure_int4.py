@@ -36,7 +36,7 @@ def int8_rows(weight: Tensor) -> Tensor:
 
 def with_method(method: str) -> Callable[[str, Tensor], Tensor]:
     """Every matrix through quantize_rows with one method."""
-    return lambda name, weight: dequantize(*quantize_rows(weight, method))
+    return lambda _, weight: dequantize(*quantize_rows(weight, method))
 
 
 def with_head(head: Callable[[Tensor], Tensor]) -> Callable[[str, Tensor], Tensor]:
@@ -54,7 +54,7 @@ def main() -> None:
     checkpoint, tokenizer = Checkpoint(arguments.model), Tokenizer.from_hf_folder(arguments.model)
     rows, k = checkpoint.shapes[HEAD]
     variants = {
-        "16-bit weights (baseline)": (lambda name, weight: weight, 2.0),
+        "16-bit weights (baseline)": (lambda _, weight: weight, 2.0),
         "INT4, max/7": (with_method("absmax7"), BYTES_PER_WEIGHT),
         "INT4, max/8 with the sign of the largest": (with_method("absmax8"), BYTES_PER_WEIGHT),
         "INT4, search (shipped)": (with_method("search"), BYTES_PER_WEIGHT),

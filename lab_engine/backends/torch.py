@@ -81,8 +81,8 @@ class TorchBackend:
         if matrix.packed is not None and x.shape[0] <= _GEMV_TOKENS:
             out: Tensor = torch.ops.aten._weight_int4pack_mm_for_cpu(x, matrix.packed, GROUP, matrix.scales_and_zeros)
             return out if out.shape[1] == matrix.rows else out[:, : matrix.rows]
-        out = [F.linear(x, piece) for piece in _dense_pieces(matrix.parts, self.dtype)]
-        return out[0] if len(out) == 1 else torch.cat(out, dim=1)
+        pieces = [F.linear(x, piece) for piece in _dense_pieces(matrix.parts, self.dtype)]
+        return pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=1)
 
     def rope_and_append(
         self, qkv: Tensor, bias: Tensor, cos: Tensor, sin: Tensor, layer_data: Tensor, slots: Tensor
