@@ -6,6 +6,11 @@ With the table [0, 1, 2, 3] the usual mistakes (page number for page id) would s
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lab_engine.decoder import Decoder
+    from lab_engine.decoder_trace import GenerationTrace
 
 
 @dataclass(frozen=True)
@@ -29,3 +34,21 @@ RUNNING_EXAMPLE = RunningExample(
     num_pages=16,
     page_order=(5, 9, 2, 12, 7, 0, 14, 3, 10, 1, 13, 6, 15, 4, 11, 8),
 )
+
+
+def running_decoder(example: RunningExample = RUNNING_EXAMPLE) -> Decoder:
+    """The shipped model in exact float32, with a pool that hands out pages in the example's order."""
+    import torch
+
+    from lab_engine import SHIPPED_MODEL, data_path
+    from lab_engine.loading import load_decoder
+
+    model = data_path(SHIPPED_MODEL)
+    return load_decoder(model, "torch", torch.float32, example.num_pages, example.page_order)
+
+
+def trace_running_example(example: RunningExample = RUNNING_EXAMPLE) -> GenerationTrace:
+    """The example continued greedily until its tokens are in the cache; the same on every machine."""
+    from lab_engine.decoder_trace import trace_generation
+
+    return trace_generation(running_decoder(example), example.prompt, example.num_tokens)
