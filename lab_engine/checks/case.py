@@ -1,0 +1,36 @@
+"""What goes into a checker and what comes out of a comparison: Case and Mismatch."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from lab_engine.checks.verdict import Row
+
+Args = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One input. hint is given when a wrong result has no better explanation.
+
+    refuses names what a ValueError must mention, for an input that the function has to refuse.
+    """
+
+    name: str
+    args: Args
+    hint: str
+    refuses: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """Where a result is wrong. Empty given or hint: those of the case stand in.
+
+    differ holds the columns of `yours` that are not as expected.
+    """
+
+    message: str = ""
+    given: tuple[Row, ...] = ()
+    expected: Row | None = None
+    yours: Row | None = None
+    differ: tuple[int, ...] = ()
+    hint: str = ""

@@ -1,0 +1,182 @@
+"""Runs a learner's function on the cases of an exercise and says what it found.
+
+Whatever the function does (raise, loop for ever, change its arguments, return something odd) ends in a verdict.
+Only KeyboardInterrupt passes through: it is the learner's own wish.
+"""
+
+import copy
+import dis
+import inspect
+import linecache
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lab_engine.checks.case import Args, Case, Mismatch
+from lab_engine.checks.time_limit import TimeUp, time_limit
+from lab_engine.checks.values import describe
+from lab_engine.checks.verdict import Verdict
+
+if TYPE_CHECKING:
+    from lab_engine.checks.exercise import Exercise
+
+LIMIT_S = 5.0
+"""Time for one case; the right answers take milliseconds."""
+
+_CONSTANT = frozenset({"LOAD_CONST", "RETURN_CONST"})
+_EMPTY_BODY = _CONSTANT | {"RESUME", "NOP", "RETURN_VALUE", "COPY_FREE_VARS", "POP_TOP"}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a call did: its value, or its error; and whether the arguments are still what they were."""
+
+    value: Any = None
+    error: BaseException | None = None
+    kept_arguments: bool = True
+
+
+def check(exercise: "Exercise", function: Callable[..., Any]) -> Verdict:
+    """Run function on every case up to the first wrong one."""
+    name, total = exercise.name, len(exercise.cases)
+    unusable = _unusable(exercise, function)
+    if unusable:
+        return Verdict(name, "failed", 0, total, message=unusable)
+    adapted = exercise.adapt(function)
+    for index, case in enumerate(exercise.cases):
+        outcome = _attempt(adapted, case.args)
+        if index == 0 and _not_started(function, outcome):
+            return Verdict(name, "not started", 0, total)
+        wrong = _find_mistake(exercise, case, function, outcome)
+        if wrong is not None:
+            return _failed(exercise, index, wrong)
+    return Verdict(name, "passed", total, total, cases=", ".join(case.name for case in exercise.cases))
+
+
+def _unusable(exercise: "Exercise", function: Any) -> str:
+    """Why this can't be the function at all, or an empty string."""
+    if not callable(function):
+        return f"check takes the function itself, without brackets; you passed {describe(function)}"
+    expected = tuple(inspect.signature(exercise.solution).parameters)
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # some built-ins have none
+        return ""
+    try:
+        signature.bind(*expected)
+    except TypeError:
+        found = ", ".join(signature.parameters)
+        return f"your function takes ({found}); it is called with ({', '.join(expected)})"
+    return ""
+
+
+def _attempt(function: Callable[..., Any], args: Args) -> Outcome:
+    given = copy.deepcopy(args)
+    try:
+        with time_limit(LIMIT_S):
+            value = function(*given)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - a learner's function may raise anything, SystemExit too
+        return Outcome(error=error)
+    return Outcome(value, kept_arguments=_equal(given, args))
+
+
+def _equal(a: Any, b: Any) -> bool:
+    if hasattr(a, "shape"):
+        return a.shape == b.shape and bool((a == b).all())
+    if isinstance(a, tuple):
+        return all(_equal(x, y) for x, y in zip(a, b, strict=True))
+    return bool(a == b)
+
+
+def _not_started(function: Any, outcome: Outcome) -> bool:
+    """The stub's bare NotImplementedError, or a body that is only `...`, `pass` or `return None`."""
+    if isinstance(outcome.error, NotImplementedError):
+        return not outcome.error.args  # torch raises it too, with a message
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return False
+    steps = list(dis.get_instructions(code))
+    constants = [step.argval for step in steps if step.opname in _CONSTANT]
+    return all(step.opname in _EMPTY_BODY for step in steps) and all(c is None or c is ... for c in constants)
+
+
+def _find_mistake(exercise: "Exercise", case: Case, function: Callable[..., Any], outcome: Outcome) -> Mismatch | None:
+    if case.refuses:
+        return _judge_refusal(case, function, outcome)
+    if outcome.error is not None:
+        return Mismatch(_describe_error(outcome.error, function), hint=case.hint)
+    if outcome.value is None:
+        return Mismatch("returned None: does every path end in `return`?", hint=case.hint)
+    expected = exercise.adapt(exercise.solution)(*copy.deepcopy(case.args))
+    try:
+        wrong = exercise.judge(case.args, expected, outcome.value)
+    except Exception:  # noqa: BLE001 - a returned object may refuse even to be compared
+        wrong = Mismatch(f"returned {describe(outcome.value)} that cannot be compared with the expected result")
+    if wrong is None and not outcome.kept_arguments:
+        return Mismatch("the result is right, but your function changed one of its arguments", hint="Work on a copy.")
+    return wrong
+
+
+def _judge_refusal(case: Case, function: Callable[..., Any], outcome: Outcome) -> Mismatch | None:
+    wanted = " and ".join(case.refuses)
+    if outcome.error is None:
+        return Mismatch(f"returned {describe(outcome.value)}; expected a ValueError that names {wanted}")
+    if not isinstance(outcome.error, ValueError):
+        return Mismatch(f"{_describe_error(outcome.error, function)}; expected a ValueError that names {wanted}")
+    missing = [name for name in case.refuses if name not in str(outcome.error)]
+    if missing:
+        return Mismatch(f"the ValueError says `{_first_line(outcome.error)}`; it does not name {' and '.join(missing)}")
+    return None
+
+
+def _failed(exercise: "Exercise", index: int, wrong: Mismatch) -> Verdict:
+    case = exercise.cases[index]
+    return Verdict(
+        exercise.name,
+        "failed",
+        passed=index,
+        total=len(exercise.cases),
+        case=case.name,
+        message=wrong.message,
+        given=wrong.given or exercise.show(case.args),
+        expected=wrong.expected,
+        yours=wrong.yours,
+        differ=wrong.differ,
+        hint=wrong.hint or case.hint,
+    )
+
+
+def _describe_error(error: BaseException, function: Callable[..., Any]) -> str:
+    if isinstance(error, TimeUp):
+        return f"did not return within {LIMIT_S:.0f} seconds: does every loop end?"
+    text = f"raised {type(error).__name__}"
+    if message := _first_line(error):
+        text += f": {message}"
+    return text + _place(error, function)
+
+
+def _first_line(error: BaseException) -> str:
+    try:
+        lines = str(error).strip().splitlines()
+    except Exception:  # noqa: BLE001 - an exception class of the learner's may be broken too
+        return ""
+    if not lines:
+        return ""
+    return lines[0] if len(lines[0]) <= 160 else lines[0][:159] + "…"
+
+
+def _place(error: BaseException, function: Callable[..., Any]) -> str:
+    """The last line of the learner's own code on the way to the error."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return ""
+    lines = [
+        line for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == code.co_filename
+    ]
+    if not lines:
+        return ""
+    source = linecache.getline(code.co_filename, lines[-1]).strip()
+    return f", in line {lines[-1]}: `{source}`" if source else f", in line {lines[-1]}"
