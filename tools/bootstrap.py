@@ -85,7 +85,8 @@ def sandbox_environment(environ: Mapping[str, str], folder: Path) -> dict[str, s
         "XDG_DATA_HOME": str(folder / "xdg-data"),
         "XDG_STATE_HOME": str(folder / "xdg-state"),
     }
-    (folder / "home").mkdir(parents=True, exist_ok=True)
+    for name in ("home", "state"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
     return lab_environment(environ, folder / "state") | home | {"HF_HUB_OFFLINE": "1"}
 
 
@@ -203,8 +204,10 @@ def check_port(lab_arguments: Sequence[str]) -> None:
 
 def lab_command(lab_arguments: Sequence[str], *, is_root: bool) -> list[str]:
     """Return the command that opens the tour; the file browser shows the whole project."""
-    root = ["--allow-root"] if is_root else []
-    return [str(VENV_PYTHON), "-m", "jupyterlab", TOUR, f"--ServerApp.root_dir={ROOT}", *root, *lab_arguments]
+    options = [f"--LabApp.default_url=/lab/tree/{TOUR}", f"--ServerApp.root_dir={ROOT}"]
+    if is_root:
+        options.append("--allow-root")
+    return [str(VENV_PYTHON), "-m", "jupyterlab", *options, *lab_arguments]
 
 
 def open_lab(lab_arguments: Sequence[str]) -> None:
