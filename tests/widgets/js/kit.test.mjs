@@ -1,0 +1,104 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { escapeText, fit, linear, move, number, percent, rect, svgText, text } from "../../../widgets/static/marks.js";
+import { stageScale } from "../../../widgets/static/present.js";
+import { sentenceHtml, shellHtml } from "../../../widgets/static/shell.js";
+import { clampStep, codeLine, keyAction, neighbourPreset, presetValues, stepAfter, stepValues } from "../../../widgets/static/state.js";
+import { data, measure } from "./data.mjs";
+
+const spec = {
+  name: "Pages", title: "Pages & slots", lab: "lab 04", ask: "Look.", badge: { kind: "computed", source: "counted" }, keepsPreset: false,
+  presets: [{ name: "one", ask: "1?", values: { step: 0 } }, { name: "two", ask: "2?", values: { step: 7 } }, { name: "three", ask: "3?", values: { step: 9 } }],
+};
+
+test("text of a model is written as text, never as markup", () => {
+  const drawn = svgText([text(0, 0, '<b>&"', "m", { title: "</title><script>" })], 10, 10, "a <label>");
+  assert.match(drawn, /&lt;b&gt;&amp;&quot;/);
+  assert.doesNotMatch(drawn, /<b>|<script>|<label>/);
+  assert.equal(escapeText("'"), "&#39;");
+});
+
+test("marks carry what a click sets and where they were moved", () => {
+  const [moved] = move(move([rect(1, 2, 3, 4, "c1 fill", { set: { step: 5 } })], 10, 20), 1, 1);
+  assert.deepEqual(moved.shift, [11, 21]);
+  assert.match(svgText([moved], 1, 1, ""), /data-set="{&quot;step&quot;:5}" transform="translate\(11 21\)"/);
+});
+
+test("a string that does not fit keeps its beginning and an ellipsis", () => {
+  assert.equal(fit("short", 100, measure), "short");
+  const cut = fit("a rather long label", 60, measure);
+  assert.ok(cut.endsWith("…") && cut.startsWith("a rat"));
+  assert.ok(measure(cut) <= 60);
+  assert.equal(fit("long", 0, measure), "…");
+});
+
+test("scales are linear and numbers have a real minus", () => {
+  assert.equal(linear(0, 10, 100, 200)(2.5), 125);
+  assert.equal(number(-1.25, 1), "−1.2");
+  assert.equal(number(2.5), "3");
+});
+
+test("percents and bytes are written as Python writes them", () => {
+  assert.ok(data.cases.percent.length > 5);
+  data.cases.percent.forEach(([share, words]) => assert.equal(percent(share), words));
+});
+
+test("steps stay between the first and the last", () => {
+  assert.equal(clampStep(-3, 5), 0);
+  assert.equal(clampStep(99, 5), 4);
+  assert.equal(stepAfter("last", 1, 5), 4);
+  assert.equal(stepAfter("first", 3, 5), 0);
+  assert.equal(stepAfter("previous", 0, 5), 0);
+  assert.equal(stepAfter("next", 4, 5), 4);
+});
+
+test("a step away from a preset leaves it, and a preset one steps inside stays", () => {
+  assert.deepEqual(presetValues(spec, "two"), { preset: "two", step: 7 });
+  assert.deepEqual(stepValues(spec, { preset: "two", step: 7 }, 8), { step: 8, preset: "" });
+  assert.deepEqual(stepValues(spec, { preset: "", step: 6 }, 7), { step: 7 });
+  assert.deepEqual(stepValues({ ...spec, keepsPreset: true }, { preset: "two", step: 7 }, 8), { step: 8 });
+});
+
+test("presets go round, and from no preset to the first or the last", () => {
+  assert.equal(neighbourPreset(spec, "three", 1), "one");
+  assert.equal(neighbourPreset(spec, "one", -1), "three");
+  assert.equal(neighbourPreset(spec, "", 1), "one");
+  assert.equal(neighbourPreset(spec, "", -1), "three");
+});
+
+test("the copied line is the one that Python writes", () => {
+  assert.ok(data.cases.code.length > 2);
+  data.cases.code.forEach(([state, line]) => assert.equal(codeLine(data.spec, state), line));
+  assert.equal(codeLine({ ...spec, keepsPreset: true }, { preset: "two", step: 8 }), 'Pages(preset="two", step=8)');
+});
+
+test("keys do what the focused part promises", () => {
+  const rows = [
+    ["ArrowRight", "picture", false, "next"], ["ArrowLeft", "button", false, "previous"], ["Home", "picture", false, "first"],
+    ["End", "button", false, "last"], [" ", "picture", false, "play"], [" ", "scrubber", false, "play"], [" ", "button", false, null],
+    ["ArrowRight", "scrubber", false, null], ["Home", "scrubber", false, null], ["ArrowRight", "chips", false, "next preset"],
+    ["ArrowUp", "chips", false, "previous preset"], ["ArrowRight", "picture", true, "next preset"], ["ArrowRight", "scrubber", true, null],
+    ["Escape", "scrubber", true, "leave"], ["Escape", "picture", false, null], ["x", "picture", false, null], ["Enter", "button", false, null],
+  ];
+  rows.forEach(([key, where, presenting, action]) => assert.equal(keyAction(key, where, presenting), action, `${key} on ${where}`));
+});
+
+test("Present fills the window and never shrinks the cell's size", () => {
+  assert.equal(stageScale(1848, 2000, 600), 2);
+  assert.equal(stageScale(4000, 648, 300), 2);
+  assert.equal(stageScale(500, 300, 600), 1);
+});
+
+test("the shell names every control and holds every preset's sentence", () => {
+  const html = shellHtml(spec, 10);
+  for (const label of ["first step", "previous step", "play", "next step", "last step", "step"]) assert.ok(html.includes(`aria-label="${label}"`), label);
+  assert.match(html, /role="radiogroup"/);
+  assert.match(html, /role="status" aria-live="polite"/);
+  assert.match(html, /Pages &amp; slots/);
+  assert.equal(html.match(/data-ask=/g).length, 4);
+  assert.ok(!shellHtml(spec, 0).includes("nl-stepper"));
+});
+
+test("a sentence breaks only between its parts", () => {
+  assert.equal(sentenceHtml("a b · c <d>"), '<span><span class="nl-part">a b</span> · <span class="nl-part">c &lt;d&gt;</span></span>');
+});

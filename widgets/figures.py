@@ -1,0 +1,131 @@
+"""Still pictures in the look of the playgrounds, drawn by matplotlib, so that a page without scripts shows the truth.
+
+A Canvas counts in px from the top left like the browser's SVG, and its classes are those of widgets/static/nl.css:
+"c1 fill", "c3 solid", "hatch", "sel", "s mu e". Figures belong to no window and no global list: none is left open.
+"""
+
+import io
+from typing import Literal
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Circle, Rectangle
+from PIL import Image
+
+DPI = 96
+PNG_SCALE = 2  # px of the file for one px of the picture: sharp on a fine screen
+
+SURFACE, TEXT, MUTED, LINE, RULE = "#ffffff", "#212121", "#595959", "#858585", "#e0e0e0"
+# mark, ink and tint of each hue, as in nl.css on the light theme
+HUES = {
+    "ca": ("#0067a3", "#0067a3", "#e0eef7"),
+    "cw": ("#b33a00", "#9c3300", "#fbe9dd"),
+    "c1": ("#b97e00", "#7d5400", "#fdf3dd"),
+    "c2": ("#008a64", "#006a4c", "#dbf1e9"),
+    "c3": ("#b5598c", "#933f6d", "#f7e6ef"),
+    "c4": ("#474f5c", "#3d4551", "#eaecef"),
+}
+ACCENT = HUES["ca"][0]
+LINES = {"rule": (RULE, 1), "axis": (LINE, 1), "strong": (TEXT, 2), "sel": (ACCENT, 2)}
+
+
+class Canvas:
+    """A white picture of width × height px to draw marks on, then `png()`."""
+
+    def __init__(self, width: int, height: int) -> None:
+        self.width, self.height = width, height
+        self._figure = Figure(figsize=(width / DPI, height / DPI), dpi=DPI * PNG_SCALE, facecolor=SURFACE)
+        FigureCanvasAgg(self._figure)
+        self._axes = self._figure.add_axes((0, 0, 1, 1))
+        self._axes.set_xlim(0, width)
+        self._axes.set_ylim(height, 0)
+        self._axes.axis("off")
+
+    def rect(self, x: float, y: float, width: float, height: float, classes: str) -> None:
+        """A rectangle with its top left corner at x, y."""
+        face, edge, stroke = _paint(classes)
+        hatch = "////" if "hatch" in classes else None
+        patch = Rectangle((x, y), width, height, facecolor=face, edgecolor=edge, linestyle=_dash(classes), hatch=hatch)
+        patch.set_linewidth(_points(stroke))
+        patch.set_hatch_linewidth(0.5)
+        self._axes.add_patch(patch)
+
+    def line(self, x1: float, y1: float, x2: float, y2: float, classes: str = "rule") -> None:
+        """A straight line; classes rule, axis, strong, sel."""
+        colour, stroke = LINES[classes.split(maxsplit=1)[0]]
+        mark = Line2D([x1, x2], [y1, y2], color=colour, linewidth=_points(stroke), linestyle=_dash(classes))
+        mark.set_solid_capstyle("butt")
+        self._axes.add_line(mark)
+
+    def circle(self, x: float, y: float, radius: float, classes: str) -> None:
+        """A circle around x, y."""
+        face, edge, stroke = _paint(classes)
+        self._axes.add_patch(Circle((x, y), radius, facecolor=face, edgecolor=edge, linewidth=_points(stroke)))
+
+    def text(self, x: float, y: float, string: str, classes: str = "") -> None:
+        """A text centred on the height y; x is its beginning, its end (e) or its middle (c). "$" is no markup."""
+        names = classes.split()
+        self._axes.text(
+            x,
+            y,
+            string.replace("$", r"\$"),
+            color=_ink(names),
+            fontsize=_points(font_size(classes)),
+            fontweight="bold" if "b" in names else "normal",
+            family="DejaVu Sans Mono" if "m" in names else "DejaVu Sans",
+            ha="right" if "e" in names else "center" if "c" in names else "left",
+            va="center_baseline",
+        )
+
+    def png(self) -> bytes:
+        """The picture as a small PNG of 64 colours without a date in it: the same marks give the same bytes."""
+        drawn, small = io.BytesIO(), io.BytesIO()
+        self._figure.savefig(drawn, format="png")
+        Image.open(drawn).convert("RGB").quantize(64).save(small, format="png", optimize=True)
+        return small.getvalue()
+
+
+def png_size(png: bytes) -> tuple[int, int]:
+    """Width and height in px of a PNG, from its header."""
+    return int.from_bytes(png[16:20], "big"), int.from_bytes(png[20:24], "big")
+
+
+def font_size(classes: str) -> int:
+    """The size in px that nl.css gives a text of these classes."""
+    return 11 if "s" in classes.split() else 16 if "big" in classes.split() else 12
+
+
+def _dash(classes: str) -> Literal["dashed", "solid"]:
+    return "dashed" if "dash" in classes.split() else "solid"
+
+
+def _points(px: float) -> float:
+    return px * 72 / DPI
+
+
+def _hue(names: list[str]) -> tuple[str, str, str]:
+    return next((HUES[name] for name in names if name in HUES), HUES["c4"])
+
+
+def _ink(names: list[str]) -> str:
+    if "ontag" in names:
+        return SURFACE
+    if "ink" in names:
+        return _hue(names)[1]
+    return MUTED if "mu" in names else TEXT
+
+
+def _paint(classes: str) -> tuple[str, str, float]:
+    """Face, edge and width of the edge in px."""
+    names = classes.split()
+    mark, _, tint = _hue(names)
+    if "fill" in names:
+        return tint, mark, 1
+    if "solid" in names:
+        return mark, "none", 0
+    if "tag" in names:
+        return ACCENT, "none", 0
+    if "sel" in names:
+        return "none", ACCENT, 2
+    return "none", LINE, 1

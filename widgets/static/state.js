@@ -1,0 +1,51 @@
+// What the state of a playground is and how keys, steps and presets change it. No DOM here.
+// spec = {name, presets: [{name, ask, values}], keepsPreset, …}; state = {preset, step, …}.
+
+export const presetNamed = (spec, name) => spec.presets.find((preset) => preset.name === name);
+
+export const clampStep = (step, count) => Math.max(0, Math.min(count - 1, Math.round(step)));
+
+// The values that change together when a preset is chosen.
+export const presetValues = (spec, name) => ({ preset: name, ...presetNamed(spec, name).values });
+
+// A step away from a preset's own step leaves the preset, unless presets are scenes that one steps inside.
+export function stepValues(spec, state, step) {
+  const preset = presetNamed(spec, state.preset);
+  const leaves = preset && !spec.keepsPreset && preset.values.step !== step;
+  return leaves ? { step, preset: "" } : { step };
+}
+
+// The name of the preset `by` places further, round the end.
+export function neighbourPreset(spec, name, by) {
+  const at = spec.presets.findIndex((preset) => preset.name === name);
+  const from = at < 0 && by > 0 ? -1 : Math.max(at, 0);
+  return spec.presets[(from + by + spec.presets.length) % spec.presets.length].name;
+}
+
+// The line of Python that recreates the state: the preset, and the values that it does not set.
+export function codeLine(spec, state) {
+  const preset = presetNamed(spec, state.preset);
+  const shown = Object.entries(state).filter(([name, value]) => {
+    if (name === "preset") return Boolean(preset);
+    return !preset || preset.values[name] !== value;
+  });
+  return `${spec.name}(${shown.map(([name, value]) => `${name}=${JSON.stringify(value)}`).join(", ")})`;
+}
+
+const steps = { ArrowLeft: "previous", ArrowDown: "previous", ArrowRight: "next", ArrowUp: "next", Home: "first", End: "last" };
+const presets = { ArrowLeft: "previous preset", ArrowUp: "previous preset", ArrowRight: "next preset", ArrowDown: "next preset" };
+
+// What a key does. where = "scrubber" | "chips" | "button" | "picture"; null = the browser's own doing, if any.
+export function keyAction(key, where, presenting) {
+  if (key === "Escape") return presenting ? "leave" : null;
+  if (key === " ") return where === "scrubber" || where === "picture" ? "play" : null;
+  if (where === "scrubber") return null;
+  if (where === "chips" || presenting) return presets[key] ?? steps[key] ?? null;
+  return steps[key] ?? null;
+}
+
+// The step that an action leads to.
+export function stepAfter(action, step, count) {
+  const to = { first: 0, previous: step - 1, next: step + 1, last: count - 1 }[action];
+  return clampStep(to, count);
+}
