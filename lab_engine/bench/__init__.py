@@ -1,0 +1,111 @@
+"""The benchmarks of `nanoqwen bench`: each measures this machine, beside what it allows, and checks its own output.
+
+A benchmark is one function `measure(backend) -> Measurement` and one line in BENCHMARKS. Numbers are medians of
+several runs; limits come from bytes or operations and from rates measured here, in the same process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from lab_engine.backends import availability, make_backend
+from lab_engine.bench.attention import attention_7b
+from lab_engine.bench.decode import decode_05b, decode_tiny, prefill_05b
+from lab_engine.bench.files import open_4gb, pack_fp16, verify_file
+from lab_engine.bench.machine import LoadMeter, device, versions
+from lab_engine.bench.models import QWEN_7B
+from lab_engine.bench.result import Benchmark, Measurement, Result
+from lab_engine.bench.startup import first_token_tiny, memory_05b, memory_tiny
+from lab_engine.errors import BackendError, NanoqwenError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = ["BENCHMARKS", "GPU_NAMES", "Benchmark", "Measurement", "Result", "as_table", "run"]
+
+BENCHMARKS = (
+    Benchmark("decode/tiny-coder", "tok/s", True, decode_tiny),
+    Benchmark("decode/qwen2.5-coder-0.5b", "tok/s", True, decode_05b),
+    Benchmark("prefill512/qwen2.5-coder-0.5b", "tok/s", True, prefill_05b),
+    Benchmark("first_token/tiny-coder", "s", False, first_token_tiny),
+    Benchmark("memory_over_weights/tiny-coder", "bytes", False, memory_tiny),
+    Benchmark("memory_over_weights/qwen2.5-coder-0.5b", "bytes", False, memory_05b),
+    Benchmark("pack/fp16", "bytes/s", True, pack_fp16),
+    Benchmark("open/4gb", "s", False, open_4gb),
+    Benchmark("verify/fp", "bytes/s", True, verify_file),
+    Benchmark("attention2048/qwen2.5-coder-7b", "s", False, attention_7b),
+)
+GPU_NAMES = tuple(f"{what}/qwen2.5-coder-7b" for what in "gemv_token decode128 decode512 decode8192 prefill512".split())
+"""What `--backend cuda` measures where a Hopper GPU is; named here so that asking for one says why not."""
+
+
+def run(names: Sequence[str], backend: str, say: Callable[[str], None]) -> list[Result]:
+    """Measure the named benchmarks, or all; say(line) tells what is going on. NanoqwenError for an unknown name."""
+    make_backend(backend, QWEN_7B, None)  # an unknown backend, or one that cannot run here, is refused first
+    known = {benchmark.name: benchmark for benchmark in BENCHMARKS}
+    for name in names:
+        if name in GPU_NAMES:
+            raise BackendError(f"benchmark {name}: needs --backend cuda, which cannot run here: {_why_no_cuda()}")
+        if name not in known:
+            raise NanoqwenError(f"benchmark {name!r}: expected one of {', '.join([*known, *GPU_NAMES])}")
+    results = []
+    for benchmark in [known[name] for name in names] or BENCHMARKS:
+        say(f"{benchmark.name} …")
+        results.append(_measure(benchmark, backend))
+    return results
+
+
+def _why_no_cuda() -> str:
+    return next(option.reason for option in availability() if option.name == "cuda")
+
+
+def _measure(benchmark: Benchmark, backend: str) -> Result:
+    meter = LoadMeter()
+    found = benchmark.measure(backend)
+    return Result(
+        name=benchmark.name,
+        value=found.value if found.passed else None,
+        unit=benchmark.unit,
+        limit=found.limit,
+        peer=None if found.peer is None else dict(zip(("name", "value"), found.peer, strict=True)),
+        load=meter.read(),
+        passed=found.passed,
+        kind="measured",
+        device=device(),
+        versions=versions(),
+        how=found.how,
+    )
+
+
+def as_table(results: Sequence[Result]) -> Table:
+    """For a person: each value beside its limit and its peer."""
+    from rich.table import Table
+
+    table = Table("benchmark", title=device(), title_justify="left")
+    for heading in ("value", "limit", "share", "peer"):
+        table.add_column(heading, justify="right")
+    table.add_column("machine")
+    for result in results:
+        higher = next(known.higher_is_better for known in BENCHMARKS if known.name == result.name)
+        value = "output was wrong" if result.value is None else _with_unit(result.value, result.unit)
+        limit = "–" if result.limit is None else _with_unit(result.limit, result.unit)
+        peer = f"{result.peer['name']}: {_with_unit(result.peer['value'], result.unit)}" if result.peer else "–"
+        busy = f"busy: {result.load['other_cores']} cores" if result.load["busy"] else "quiet"
+        table.add_row(result.name, value, limit, _share(result, higher), peer, busy)
+    return table
+
+
+def _share(result: Result, higher_is_better: bool) -> str:
+    if result.value is None or result.limit is None:
+        return "–"
+    return f"{(result.value / result.limit if higher_is_better else result.limit / result.value):.0%}"
+
+
+def _with_unit(value: float, unit: str) -> str:
+    if unit == "s":
+        return f"{value:.2f} s" if value >= 1 else f"{value * 1000:.2f} ms"
+    if unit.startswith("bytes"):
+        number = f"{value / 1e9:.2f} GB" if value >= 1e9 else f"{value / 1e6:.0f} MB"
+        return number + unit.removeprefix("bytes")
+    return f"{value:,.0f} {unit}" if value >= 100 else f"{value:.1f} {unit}"

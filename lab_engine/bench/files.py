@@ -1,0 +1,130 @@
+"""The file's costs: packing weights, opening a large file, comparing its checksums."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+import xxhash
+
+from lab_engine.bench.machine import median_seconds, read_bandwidth
+from lab_engine.bench.models import QWEN_05B, QWEN_7B, byte_tokenizer, write_random_file
+from lab_engine.bench.result import Measurement
+from lab_engine.config import ModelConfig
+from lab_engine.errors import NanoqwenError
+from lab_engine.int4 import BYTES_PER_WEIGHT, dequantize, pack_words, quantize_rows, unpack_words
+from lab_engine.nanoqwen_file import (
+    ALIGNMENT,
+    MAGIC,
+    PREAMBLE,
+    QUANTIZATION,
+    TOKENIZER,
+    VERSION,
+    NanoqwenFile,
+    section_length,
+    tensor_shapes,
+)
+
+_ROWS, _K, _PIECE_ROWS = 4096, 4096, 256  # pieces as the converter takes them
+_READ_BYTES = 1 << 22
+
+
+def pack_fp16(_: str) -> Measurement:
+    """fp16 weights to INT4 words and scales, with the search for scales, as `nanoqwen convert` does it."""
+    codes = torch.randint(-8, 8, (_ROWS, _K), generator=torch.Generator().manual_seed(0), dtype=torch.int8)
+    codes[:, ::128] = -8  # the largest code in every group: its scale can be found again
+    weight = dequantize(codes, torch.full((_ROWS, _K // 128), 2.0**-9)).half()
+    noisy = torch.randn(_ROWS, _K, generator=torch.Generator().manual_seed(1)).mul_(0.02).half()
+
+    def pack() -> None:
+        for start in range(0, _ROWS, _PIECE_ROWS):
+            pack_words(quantize_rows(noisy[start : start + _PIECE_ROWS])[0])
+
+    runs = 5
+    taken = median_seconds(pack, runs)
+    return Measurement(
+        value=noisy.nbytes / taken,
+        passed=_comes_back(weight[:_PIECE_ROWS]) and _is_close(noisy[:_PIECE_ROWS]),
+        how=f"fp16 bytes a second, median of {runs} times {_ROWS} × {_K} weights",
+        limit=read_bandwidth() * 2 / (2 + BYTES_PER_WEIGHT),
+    )
+
+
+def _comes_back(weight: torch.Tensor) -> bool:
+    """Weights that INT4 holds exactly are exact after a round trip through the words."""
+    q, scales = quantize_rows(weight)
+    return torch.equal(dequantize(unpack_words(pack_words(q)), scales), weight.float())
+
+
+def _is_close(weight: torch.Tensor) -> bool:
+    """Normal weights lose no more than the plain scale max|w| / 7 would lose."""
+    search, plain = (
+        (dequantize(*quantize_rows(weight, method)) - weight.float()).square().mean()
+        for method in ("search", "absmax7")
+    )
+    return bool(search <= plain)
+
+
+def open_4gb(_: str) -> Measurement:
+    """Open a file of the 7B's size (sparse, so that it takes no disk); the peer reads all of it."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "sparse.nanoqwen"
+        try:
+            write_sparse_file(path, QWEN_7B)
+        except OSError as error:
+            raise NanoqwenError(f"bench open/4gb: {folder} does not take a file of 4 GB ({error.strerror})") from None
+        file = NanoqwenFile(path)
+        last = file.array("lm_head.weight")
+        runs = 9
+        return Measurement(
+            value=median_seconds(lambda: NanoqwenFile(path), runs),
+            passed=file.config == QWEN_7B and last.shape == (QWEN_7B.vocab_size, 448) and not last[-1].any(),
+            how=f"median of {runs} times: map {path.stat().st_size} bytes, check header and structure",
+            peer=("reading the file", median_seconds(lambda: _read(path), 1)),
+        )
+
+
+def verify_file(_: str) -> Measurement:
+    """Compare all checksums of a file in the shapes of the 0.5B; the peer only reads it."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "random.nanoqwen"
+        write_random_file(path, QWEN_05B)
+        size, runs = path.stat().st_size, 5
+        file = NanoqwenFile(path)
+        taken = median_seconds(file.verify, runs)
+        intact = file.verify() == []
+        file.array("model.norm.weight")[7] += 1  # the mapping is copy-on-write: the file stays as it is
+        return Measurement(
+            value=size / taken,
+            passed=intact and file.verify() == ["model.norm.weight"] and NanoqwenFile(path).verify() == [],
+            how=f"median of {runs} times, {size} bytes in the disk cache",
+            peer=("reading the file", size / median_seconds(lambda: _read(path), runs)),
+        )
+
+
+def _read(path: Path) -> None:
+    buffer = bytearray(_READ_BYTES)
+    with path.open("rb", buffering=0) as file:
+        while file.readinto(buffer):
+            pass
+
+
+def write_sparse_file(path: Path, config: ModelConfig) -> None:
+    """A file with a right header whose sections are holes: opening it works, verifying it does not."""
+    tokenizer = json.dumps(byte_tokenizer()).encode()
+    shapes = {**tensor_shapes(config), TOKENIZER: ("JSON", (len(tokenizer),))}
+    sections: dict[str, Any] = {}
+    offset = end = 1 << 20
+    for name, (dtype, shape) in shapes.items():
+        length = section_length(dtype, shape)
+        sections[name] = {"dtype": dtype, "shape": shape, "offset": offset, "length": length, "xxh3": "0" * 16}
+        sections[name] |= {"layout": "value_shuffle"} if dtype == "INT4" else {}
+        end = offset + length
+        offset = -(-end // ALIGNMENT) * ALIGNMENT
+    header = json.dumps({"config": config.to_dict(), "quantization": QUANTIZATION, "sections": sections}).encode()
+    with path.open("wb") as file:
+        file.write(PREAMBLE.pack(MAGIC, VERSION, len(header), xxhash.xxh3_64_intdigest(header)) + header)
+        file.truncate(end)
