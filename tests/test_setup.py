@@ -189,7 +189,7 @@ def test_a_full_disk_is_one_line_that_names_both_sizes(
     monkeypatch.setattr(bootstrap, "check_free_space", CHECK_FREE_SPACE)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=287_000_000))
     monkeypatch.setattr(sys, "platform", "linux")
-    assert "need 12 GB, found 0.3 GB" in fail(["setup"], capsys)
+    assert "need 10 GB, found 0.3 GB" in fail(["setup"], capsys)
     monkeypatch.setenv("TORCH_INDEX", "https://example.org/whl")
     assert "need 4 GB, found 0.3 GB" in fail(["setup"], capsys)
 

@@ -35,7 +35,7 @@ LAB_EXTRAS = ("lab", "gpu")
 TEST_EXTRAS = ("lab", "gpu", "dev")
 
 # Free space needed to install, in GB: the unpacked packages and, for a while, their downloads.
-CUDA_GB = 12
+CUDA_GB = 10
 SMALL_GB = 4
 UPDATE_GB = 1
 
