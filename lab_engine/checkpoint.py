@@ -37,6 +37,9 @@ class Checkpoint:
         self.folder = folder
         self.config = ModelConfig.from_hf_file(folder / "config.json")
         self._files = _find_tensors(folder)
+        if self.config.num_layers > len(self._files):  # before tensor_shapes lists every one of them
+            found = f"num_hidden_layers is {self.config.num_layers}, but there are {len(self._files)} tensors"
+            raise CheckpointError(f"{folder}: {found}; does config.json belong to these weights?")
         self.shapes = {
             name: shape for name, (_, shape) in tensor_shapes(self.config).items() if not name.endswith(".scales")
         }
@@ -103,7 +106,7 @@ def _read_index(folder: Path) -> dict[str, Path]:
     try:
         weight_map = json.loads(path.read_text(encoding="utf-8"))["weight_map"]
         entries = {str(name): str(file) for name, file in weight_map.items()}
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OSError):
         raise CheckpointError(f"{path}: not an index; expected a JSON object with weight_map") from None
     shards = {file: _inside(folder, file) for file in set(entries.values())}
     stored: dict[str, set[str]] = {}
@@ -124,7 +127,7 @@ def _inside(folder: Path, entry: str) -> Path:
     The hub's cache keeps a snapshot as links to ../../blobs of the same model, which stay inside its model folder.
     """
     path = folder / entry
-    if Path(entry).name != entry:
+    if Path(entry).name != entry or entry in ("", ".."):
         raise CheckpointError(f"{folder}: shard {entry!r} points outside the folder; expected a plain file name")
     if path.is_symlink() and not any(path.resolve().is_relative_to(root) for root in _roots(folder)):
         raise CheckpointError(f"{folder}: {entry} is a link that leads out of the folder; copy the file instead")

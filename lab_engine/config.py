@@ -8,6 +8,7 @@ newer transformers write `rope_parameters` and `dtype`. Both are read; what woul
 from __future__ import annotations
 
 import json
+import reprlib
 import sys
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -17,6 +18,8 @@ from lab_engine.errors import ConfigError
 
 GROUP = 128
 """Weights of a row that share one scale; every reduction dimension must be a multiple of it."""
+
+_LARGEST = 1 << 24  # no dimension of a real model comes near; a damaged one must not make us allocate
 
 _HF_INTEGERS = {
     "hidden_size": "hidden_size",
@@ -52,12 +55,13 @@ class ModelConfig:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.type == "int" and not (isinstance(value, int) and _is_number(value) and value > 0):
-                raise ConfigError(f"config {field.name}: found {value!r}, expected a whole number above 0")
+            found = f"config {field.name}: found {reprlib.repr(value)}"
+            if field.type == "int" and not (type(value) is int and 0 < value <= _LARGEST):
+                raise ConfigError(f"{found}, expected a whole number from 1 to {_LARGEST}")
             if field.type == "float" and not (_is_number(value) and 0 < value < sys.float_info.max):
-                raise ConfigError(f"config {field.name}: found {value!r}, expected a number above 0")
+                raise ConfigError(f"{found}, expected a number above 0")
             if field.type == "bool" and not isinstance(value, bool):
-                raise ConfigError(f"config {field.name}: found {value!r}, expected true or false")
+                raise ConfigError(f"{found}, expected true or false")
         if self.num_q_heads % self.num_kv_heads:
             raise ConfigError(
                 f"config num_q_heads: found {self.num_q_heads}, expected a multiple of the "
@@ -111,7 +115,7 @@ class ModelConfig:
         values["head_dim"] = data.get("head_dim") or _divide(
             values["hidden_size"], values["num_q_heads"], "hidden_size / num_attention_heads"
         )
-        ropes = _rope_settings(data)
+        ropes = [*_rope_settings(data), data]
         values["rope_theta"] = next((r["rope_theta"] for r in ropes if "rope_theta" in r), 10000.0)
         values["rms_norm_eps"] = _field(data, "rms_norm_eps")
         values["tie_embeddings"] = data.get("tie_word_embeddings", False)
@@ -124,7 +128,7 @@ class ModelConfig:
             data = json.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
             raise ConfigError(f"{path}: cannot be read ({error.strerror}); is this a Hugging Face folder?") from None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ConfigError(f"{path}: not a JSON file ({error})") from None
         if not isinstance(data, dict):
             raise ConfigError(f"{path}: found a JSON {type(data).__name__}, expected an object")
@@ -155,14 +159,14 @@ def _rope_settings(data: dict[str, Any]) -> list[dict[str, Any]]:
         if not isinstance(value, dict):
             raise ConfigError(f"config.json {name}: found {value!r}, expected an object or null")
         settings.append(value)
-    return [*settings, data]
+    return settings
 
 
 def _refuse_unsupported(data: dict[str, Any]) -> None:
     """Raise ConfigError for anything that would need other mathematics than ours."""
     if data.get("model_type") != "qwen2":
         raise ConfigError(f"config.json model_type: found {data.get('model_type')!r}, expected 'qwen2'")
-    for settings in _rope_settings(data)[:-1]:
+    for settings in _rope_settings(data):
         rope_type = settings.get("rope_type", settings.get("type", "default"))
         if rope_type != "default":
             raise ConfigError(

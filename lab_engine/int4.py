@@ -18,6 +18,7 @@ from lab_engine.nanoqwen_file import LAYOUTS
 CODES_PER_WORD = 8
 BYTES_PER_WEIGHT = 0.5 + 2 / GROUP
 
+_FP16_MAX = 65504.0
 # Fractions of the plain scale that the search tries besides 1; found on the shipped model (docs/int4_scales.md).
 _SHRINK = (0.98, 0.95, 0.92, 0.89, 0.86, 0.82)
 
@@ -139,7 +140,7 @@ def _search(groups: Tensor) -> tuple[Tensor, Tensor]:
     best_error = _squared_error(groups, best_q, best_scales)
     candidates = [signed, *(signed * f for f in _SHRINK), *(plain * f for f in _SHRINK)]
     for candidate in [*candidates, *_coarse_lattices(groups)]:
-        q, scales = _round_to(groups, candidate)
+        q, scales = _round_to(groups, candidate.clamp(-_FP16_MAX, _FP16_MAX))
         error = _squared_error(groups, q, scales)
         better = error < best_error
         best_q = torch.where(better.unsqueeze(-1), q, best_q)

@@ -15,6 +15,7 @@ import json
 import math
 import mmap
 import os
+import reprlib
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -138,7 +139,7 @@ class NanoqwenFile:
         """The tokenizer section as JSON; FileFormatError where its bytes are damaged."""
         try:
             spec = json.loads(self.array(TOKENIZER).tobytes())
-        except ValueError:
+        except (ValueError, RecursionError):
             raise FileFormatError(f"{self.path}: section tokenizer is not JSON; run inspect --verify") from None
         if not isinstance(spec, dict):
             raise FileFormatError(f"{self.path}: section tokenizer holds no JSON object")
@@ -177,7 +178,7 @@ def parse_header(data: bytes) -> tuple[int, dict[str, Any]]:
     if (found := xxhash.xxh3_64_intdigest(text)) != checksum:
         raise FileFormatError(f"header checksum: found {found:016x}, expected {checksum:016x}; damaged?")
     try:
-        header = json.loads(text, object_pairs_hook=_unique_keys)
+        header = json.loads(text.decode("utf-8"), object_pairs_hook=_unique_keys)
     except (ValueError, RecursionError) as error:
         raise FileFormatError(f"header: not JSON ({error})") from None
     if not isinstance(header, dict):
@@ -188,24 +189,30 @@ def parse_header(data: bytes) -> tuple[int, dict[str, Any]]:
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     keys = [key for key, _ in pairs]
     if len(set(keys)) < len(keys):
-        raise ValueError(f"key {max(keys, key=keys.count)!r} stands twice")
+        raise ValueError(f"key {reprlib.repr(max(keys, key=keys.count))} stands twice")
     return dict(pairs)
 
 
 def _check_header(header: dict[str, Any], size: int, header_end: int) -> tuple[ModelConfig, dict[str, Section]]:
     """The config and sections of a header, after every structural check; size is the file's, in bytes."""
     if header.get("quantization") != QUANTIZATION:
-        raise FileFormatError(f"quantization: found {header.get('quantization')}, expected {QUANTIZATION}")
+        found = reprlib.repr(header.get("quantization"))
+        raise FileFormatError(f"quantization: found {found}, expected {QUANTIZATION}")
     config = ModelConfig.from_dict(header.get("config", {}))
     entries = header.get("sections")
     if not isinstance(entries, dict):
         raise FileFormatError("sections: missing, expected an object of sections by name")
+    if config.num_layers > len(entries):  # before tensor_shapes lists every one of them
+        raise FileFormatError(f"config num_layers: found {config.num_layers}, but there are {len(entries)} sections")
+    expected = tensor_shapes(config)
+    if set(entries) != {*expected, TOKENIZER}:
+        missing, extra = {*expected, TOKENIZER} - set(entries), set(entries) - {*expected, TOKENIZER}
+        found = f"missing {sorted(missing)[:3]}, not expected {reprlib.repr(sorted(extra)[:3])}"
+        raise FileFormatError(f"sections: {found}")
     sections = {name: _read_section(name, entry) for name, entry in entries.items()}
     _check_places(sections, size, header_end)
-    expected = tensor_shapes(config)
-    if set(sections) != {*expected, TOKENIZER}:
-        missing, extra = {*expected, TOKENIZER} - set(sections), set(sections) - {*expected, TOKENIZER}
-        raise FileFormatError(f"sections: missing {sorted(missing)[:3]}, not expected {sorted(extra)[:3]}")
+    if sections[TOKENIZER].dtype != "JSON":
+        raise FileFormatError(f"section {TOKENIZER}: dtype: found {sections[TOKENIZER].dtype}, expected JSON")
     for name, (dtype, shape) in expected.items():
         if (sections[name].dtype, sections[name].shape) != (dtype, shape):
             found = f"{sections[name].dtype} {list(sections[name].shape)}"
@@ -216,9 +223,9 @@ def _check_header(header: dict[str, Any], size: int, header_end: int) -> tuple[M
 def _read_section(name: str, entry: Any) -> Section:
     def refuse(field: str, expected: str) -> FileFormatError:
         found = entry.get(field) if isinstance(entry, dict) else entry
-        return FileFormatError(f"section {name}: {field}: found {found!r}, expected {expected}")
+        return FileFormatError(f"section {name}: {field}: found {reprlib.repr(found)}, expected {expected}")
 
-    if not isinstance(entry, dict) or entry.get("dtype") not in NUMPY_DTYPES:
+    if not isinstance(entry, dict) or entry.get("dtype") not in tuple(NUMPY_DTYPES):
         raise refuse("dtype", f"one of {', '.join(NUMPY_DTYPES)}")
     shape = entry.get("shape")
     if not isinstance(shape, list) or not shape or not all(type(n) is int and 0 < n < 1 << 40 for n in shape):

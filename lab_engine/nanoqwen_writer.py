@@ -74,6 +74,8 @@ class NanoqwenWriter:
 
     def __enter__(self) -> Self:
         """Open the temporary file; FileFormatError where the folder does not take one."""
+        if self.path.is_dir():
+            raise FileFormatError(f"{self.path}: is a folder; expected the name of a file to write")
         try:
             self._file = self._temporary.open("w+b")
         except OSError as error:
