@@ -204,7 +204,11 @@ def check_port(lab_arguments: Sequence[str]) -> None:
 
 def lab_command(lab_arguments: Sequence[str], *, is_root: bool) -> list[str]:
     """Return the command that opens the tour; the file browser shows the whole project."""
-    options = [f"--LabApp.default_url=/lab/tree/{TOUR}", f"--ServerApp.root_dir={ROOT}"]
+    options = [
+        f"--LabApp.default_url=/lab/tree/{TOUR}",
+        f"--ServerApp.root_dir={ROOT}",
+        "--LanguageServerManager.autodetect=False",  # its search runs npm, which writes into the home folder
+    ]
     if is_root:
         options.append("--allow-root")
     return [str(VENV_PYTHON), "-m", "jupyterlab", *options, *lab_arguments]
