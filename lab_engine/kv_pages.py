@@ -36,6 +36,8 @@ class PagePool:
 
     def __init__(self, num_pages: int, free_order: Iterable[int] | None = None) -> None:
         """A pool of ids 0 … num_pages - 1, handed out in free_order (default ascending)."""
+        if num_pages < 1:
+            raise NanoqwenError(f"num_pages: found {num_pages}, expected 1 or more")
         self.num_pages = num_pages
         order = list(range(num_pages) if free_order is None else free_order)
         if sorted(order) != list(range(num_pages)):
@@ -146,6 +148,8 @@ class KVCache:
         A shared tail page is copied first (copy on write). OutOfPages leaves the sequence as it was.
         """
         self._check_alive(sequence)
+        if num_tokens < 0:
+            raise NanoqwenError(f"num_tokens: found {num_tokens}, expected 0 or more")
         copies_tail = bool(
             num_tokens and sequence.length % PAGE_SLOTS and self.pool.owners(sequence.page_table[-1]) > 1
         )

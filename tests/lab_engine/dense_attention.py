@@ -1,0 +1,68 @@
+"""Attention in float64 without pages, and the same past laid out on pages: what every paged form is compared with."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from lab_engine.kv_pages import PAGE_SLOTS, pages_for
+
+
+def dense_attention(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """Causal attention of the last len(q) tokens: output (T, heads, head_dim) and lse (T, heads), float64.
+
+    q (T, heads, head_dim); k, v (length, kv_heads, head_dim).
+    """
+    length, ratio = len(k), q.shape[1] // k.shape[1]
+    k, v = (x.double().repeat_interleave(ratio, dim=1) for x in (k, v))
+    scores = torch.einsum("qhd,khd->qhk", q.double(), k) / math.sqrt(q.shape[-1])
+    hidden = torch.arange(length)[None, :] > (length - len(q) + torch.arange(len(q)))[:, None]
+    scores = scores.masked_fill(hidden[:, None, :], -math.inf)
+    return torch.einsum("qhk,khd->qhd", scores.softmax(dim=-1), v), scores.logsumexp(dim=-1)
+
+
+@dataclass(frozen=True)
+class Case:
+    """Random q, k, v (as dense_attention), the same k and v on pages, and the page table."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    k_pages: Tensor
+    v_pages: Tensor
+    page_table: list[int]
+
+    @property
+    def length(self) -> int:
+        """Tokens in the cache."""
+        return len(self.k)
+
+
+def random_case(
+    length: int,
+    num_tokens: int = 1,
+    num_heads: int = 4,
+    num_kv_heads: int = 2,
+    head_dim: int = 64,
+    fill: float = math.nan,
+    dtype: torch.dtype = torch.float32,
+    seed: int = 0,
+) -> Case:
+    """Page ids out of order; every slot without a token, in pages that are used and that are not, holds `fill`."""
+    generator = torch.Generator().manual_seed(1000 * seed + length)
+    q = 2 * torch.randn(num_tokens, num_heads, head_dim, generator=generator)
+    k, v = torch.randn(2, length, num_kv_heads, head_dim, generator=generator)
+    return lay_out(q.to(dtype), k.to(dtype), v.to(dtype), fill, generator)
+
+
+def lay_out(q: Tensor, k: Tensor, v: Tensor, fill: float = math.nan, generator: torch.Generator | None = None) -> Case:
+    """The case of given q, k and v."""
+    length, num_kv_heads, head_dim = k.shape
+    num_pages = pages_for(length) + 3
+    page_table = torch.randperm(num_pages, generator=generator)[: pages_for(length)].tolist()
+    pages = torch.full((2, num_kv_heads, num_pages, PAGE_SLOTS, head_dim), fill, dtype=k.dtype)
+    for token in range(length):
+        page_id, slot = page_table[token // PAGE_SLOTS], token % PAGE_SLOTS
+        pages[0, :, page_id, slot], pages[1, :, page_id, slot] = k[token], v[token]
+    return Case(q, k, v, pages[0], pages[1], page_table)
