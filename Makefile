@@ -8,7 +8,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help lab test test-fast test-js test-browser test-python lint record setup debian clean
+.PHONY: help lab test test-fast test-js test-browser test-python lint record shots setup debian clean
 export PYTHON TORCH_INDEX
 
 PY := .venv/bin/python
@@ -24,8 +24,8 @@ lab: ## open the course in JupyterLab
 
 test: debian lint test-js test-browser test-python ## run every test: lint, JavaScript, browser, Python, notebooks
 
-test-fast: setup ## run the Python tests alone: no browser, no notebooks
-	$(PYTEST) tests --ignore tests/browser --ignore tests/notebooks
+test-fast: setup ## run the Python tests without a browser and without the notebooks
+	$(PYTEST) tests lab_engine widgets --ignore tests/browser --ignore tests/notebooks
 
 test-js: ## run the JavaScript tests
 	@if command -v node >/dev/null; then node --test $(JS_TESTS); \
@@ -36,7 +36,7 @@ test-browser: setup ## run the browser tests
 	$(PY) -m pytest tests/browser
 
 test-python: setup ## run the Python tests and compare every notebook with its stored outputs
-	$(PYTEST) --nbval labs tests --ignore tests/browser
+	$(PYTEST) --nbval labs tests lab_engine widgets --ignore tests/browser
 
 lint: setup ## check style and types
 	$(PY) -m ruff check .
@@ -45,6 +45,9 @@ lint: setup ## check style and types
 record: setup ## execute the notebooks in place and store their outputs
 	$(PY) -m tools.record_notebooks $(NOTEBOOKS)
 
+shots: setup ## take a picture of every playground into shots/
+	$(PY) tools/shots.py
+
 setup: ## make .venv with everything the tests need
 	@$(BOOTSTRAP) setup
 
@@ -52,5 +55,5 @@ debian: ## install the Debian packages the tests need (as root; elsewhere say wh
 	@$(BOOTSTRAP) debian
 
 clean: ## remove .venv, caches and build outputs
-	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis shots
 	find . -name .corpus -prune -o \( -name __pycache__ -o -name .ipynb_checkpoints \) -type d -prune -exec rm -rf {} +
