@@ -98,6 +98,7 @@ def _hint_for_codes(weight: Tensor, codes: Tensor, scales: Tensor) -> str:
     undivided = torch.equal(codes.double(), weight.double().round())
     return first_true(
         (bool((step[off] == 0).all()), "x / 0 is inf or NaN: a group whose scale is 0 has codes 0."),
+        (bool((scales == 1).all() and not undivided), _NO_SCALE),
         (undivided, "The reader computes q × scale: divide by the scale before you round."),
         (bool(flipped.any()), "The sign flipped: int8 ends at 127. Divide by 127, and clip to −127…127."),
         (bool(codes.abs().max() <= 7 < level.abs().max()), "8 bits now: codes go from −127 to 127."),
@@ -126,7 +127,7 @@ def _hint_for_scales(exact: Tensor, scales: Tensor) -> str:
     ratio = scales.double()[real] / exact[real]
     a_row = exact.shape[1] > 1 and torch.equal(scales, scales[:, :1].expand_as(scales))
     return first_true(
-        (bool((scales == 1).all()), "The reader computes q × scale: return the scale that you divided by."),
+        (bool((scales == 1).all()), _NO_SCALE),
         (a_row, _ROW_SCALE),
         (bool(((ratio - 127 / 7).abs() < 0.1).all()), "8 bits now: the largest weight becomes 127, not 7."),
         (bool((scales[exact == 0] > 0).any()), "The file must say 0: the scale of a group of zeros is 0."),
@@ -160,6 +161,7 @@ def _normal(seed: int, rows: int, k: int) -> Tensor:
 
 
 _ROW_SCALE = "Group 2 became 0: one scale a row is too coarse for its small weights. Each 64 weights have their own."
+_NO_SCALE = "The reader computes q × scale: return the scale that you divided by."
 _NEAREST = "Round to nearest, and divide by the float16 scale: the reader has no other."
 _SCALE = "The scale is max |w| / 127, so the largest weight is code 127 or −127."
 _HALF_WAY = torch.tensor([[127.0, *(i - 31.5 for i in range(GROUP - 1))]]) / 256

@@ -100,11 +100,14 @@ def reset() -> None:
 def _read() -> tuple[dict[str, list[str]], str | None]:
     try:
         file = path()
+    except RuntimeError:  # a user without a home folder
+        return {}, None
+    try:
         done = json.loads(file.read_text(encoding="utf-8"))["passed"]
-    except (FileNotFoundError, RuntimeError):
+    except FileNotFoundError:
         return {}, None
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        return {}, _broken(file, f"{type(error).__name__}")
+        return {}, _broken(file, type(error).__name__)
     if not isinstance(done, dict) or not all(_is_names(names) for names in done.values()):
         return {}, _broken(file, "it does not hold lists of names")
     return done, None

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lab_engine.checks.case import Args, Case, Mismatch
-from lab_engine.checks.time_limit import TimeUp, time_limit
+from lab_engine.checks.time_limit import TimeUp, call_with_limit
 from lab_engine.checks.values import describe
 from lab_engine.checks.verdict import Verdict
 
@@ -74,8 +74,7 @@ def _unusable(exercise: "Exercise", function: Any) -> str:
 def _attempt(function: Callable[..., Any], args: Args) -> Outcome:
     given = copy.deepcopy(args)
     try:
-        with time_limit(LIMIT_S):
-            value = function(*given)
+        value = call_with_limit(LIMIT_S, function, *given)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 - a learner's function may raise anything, SystemExit too
@@ -83,12 +82,15 @@ def _attempt(function: Callable[..., Any], args: Args) -> Outcome:
     return Outcome(value, kept_arguments=_equal(given, args))
 
 
-def _equal(a: Any, b: Any) -> bool:
-    if hasattr(a, "shape"):
-        return a.shape == b.shape and bool((a == b).all())
-    if isinstance(a, tuple):
-        return all(_equal(x, y) for x, y in zip(a, b, strict=True))
-    return bool(a == b)
+def _equal(now: Any, before: Any) -> bool:
+    if isinstance(before, tuple):
+        return all(_equal(x, y) for x, y in zip(now, before, strict=True))
+    try:
+        if hasattr(before, "shape"):
+            return now.shape == before.shape and bool((now == before).all())
+        return bool(now == before)
+    except Exception:  # noqa: BLE001 - something was put into a list that can't be compared with a number
+        return False
 
 
 def _not_started(function: Any, outcome: Outcome) -> bool:
@@ -107,9 +109,10 @@ def _find_mistake(exercise: "Exercise", case: Case, function: Callable[..., Any]
     if case.refuses:
         return _judge_refusal(case, function, outcome)
     if outcome.error is not None:
-        return Mismatch(_describe_error(outcome.error, function), hint=case.hint)
+        endless = "What changes from one round of the loop to the next?" if isinstance(outcome.error, TimeUp) else ""
+        return Mismatch(_describe_error(outcome.error, function), hint=endless)
     if outcome.value is None:
-        return Mismatch("returned None: does every path end in `return`?", hint=case.hint)
+        return Mismatch("returned None: does every path end in `return`?")
     expected = exercise.adapt(exercise.solution)(*copy.deepcopy(case.args))
     try:
         wrong = exercise.judge(case.args, expected, outcome.value)
@@ -126,7 +129,7 @@ def _judge_refusal(case: Case, function: Callable[..., Any], outcome: Outcome) -
         return Mismatch(f"returned {describe(outcome.value)}; expected a ValueError that names {wanted}")
     if not isinstance(outcome.error, ValueError):
         return Mismatch(f"{_describe_error(outcome.error, function)}; expected a ValueError that names {wanted}")
-    missing = [name for name in case.refuses if name not in str(outcome.error)]
+    missing = [name for name in case.refuses if name not in _text(outcome.error)]
     if missing:
         return Mismatch(f"the ValueError says `{_first_line(outcome.error)}`; it does not name {' and '.join(missing)}")
     return None
@@ -159,13 +162,19 @@ def _describe_error(error: BaseException, function: Callable[..., Any]) -> str:
 
 
 def _first_line(error: BaseException) -> str:
+    lines = _text(error).strip().splitlines()
+    return _shortened(lines[0], 160) if lines else ""
+
+
+def _text(error: BaseException) -> str:
     try:
-        lines = str(error).strip().splitlines()
+        return str(error)
     except Exception:  # noqa: BLE001 - an exception class of the learner's may be broken too
         return ""
-    if not lines:
-        return ""
-    return lines[0] if len(lines[0]) <= 160 else lines[0][:159] + "…"
+
+
+def _shortened(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def _place(error: BaseException, function: Callable[..., Any]) -> str:
@@ -178,5 +187,5 @@ def _place(error: BaseException, function: Callable[..., Any]) -> str:
     ]
     if not lines:
         return ""
-    source = linecache.getline(code.co_filename, lines[-1]).strip()
+    source = _shortened(linecache.getline(code.co_filename, lines[-1]).strip(), 80)
     return f", in line {lines[-1]}: `{source}`" if source else f", in line {lines[-1]}"

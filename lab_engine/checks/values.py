@@ -46,14 +46,15 @@ def first_true(*pairs: tuple[bool, str]) -> str:
 
 def describe(value: Any) -> str:
     """A type in words, with the shape of a tensor or array: `a float32 tensor of shape (1, 4)`."""
-    if hasattr(value, "dtype") and hasattr(value, "shape"):
+    kind = type(value).__name__
+    if kind in {"Tensor", "ndarray"}:
         dtype = str(value.dtype).removeprefix("torch.")
-        return f"{with_article(dtype)} {type(value).__name__.lower()} of shape {tuple(value.shape)}"
+        return f"{with_article(dtype)} {kind.lower()} of shape {tuple(value.shape)}"
     if value is None or value is Ellipsis:
         return str(value)
     if isinstance(value, tuple):
         return f"a tuple of {len(value)}"
-    return with_article(type(value).__name__)
+    return with_article(kind)
 
 
 def with_article(name: str) -> str:

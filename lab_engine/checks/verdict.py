@@ -84,7 +84,8 @@ def _headline(verdict: Verdict) -> tuple[str, str]:
         return f"{name}: passed", f"{verdict.passed} of {verdict.total} cases: {verdict.cases}"
     if not verdict.case:
         return f"{name}: failed", "before the first case"
-    return f"{name}: failed", f"on case {verdict.passed + 1} of {verdict.total}, after {verdict.passed} that passed"
+    before = f", after {verdict.passed} that passed" if verdict.passed else ""
+    return f"{name}: failed", f"on case {verdict.passed + 1} of {verdict.total}{before}"
 
 
 def _text_table(verdict: Verdict) -> list[str]:

@@ -1,0 +1,81 @@
+import ast
+import doctest
+import inspect
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from lab_engine.checks import exercises, lab00_bytes, lab08_top_p, lab08_visible
+from lab_engine.checks.progress import LABS
+from lab_engine.errors import NanoqwenError
+
+ALL = [exercise for lab in LABS for exercise in exercises(lab).values()]
+NAMES = [exercise.name for exercise in ALL]
+
+
+def defined(source, name):
+    namespace = {"torch": torch, "Tensor": torch.Tensor, "Callable": Callable}
+    exec(source, namespace)
+    return namespace[name]
+
+
+@pytest.mark.parametrize("exercise", ALL, ids=NAMES)
+def test_the_stub_is_not_started_and_has_the_solutions_signature_and_docstring(exercise):
+    stub = defined(exercise.stub, exercise.name)
+    assert exercise.check(stub).status == "not started"
+    assert inspect.signature(stub) == inspect.signature(exercise.solution)
+    assert stub.__doc__ == inspect.getdoc(exercise.solution) or stub.__doc__ == exercise.solution.__doc__
+    assert exercise.stub.endswith('    """\n    raise NotImplementedError')
+
+
+@pytest.mark.parametrize("exercise", ALL, ids=NAMES)
+def test_the_last_hint_is_a_solution_that_passes(exercise):
+    assert exercise.hint(3).is_code
+    assert exercise.check(defined(exercise.hint(3).text, exercise.name)).status == "passed"
+
+
+@pytest.mark.parametrize("exercise", ALL, ids=NAMES)
+def test_a_solution_is_at_most_25_lines_below_its_docstring(exercise):
+    body = ast.parse(exercise.source).body[0].body
+    assert body[-1].end_lineno - body[0].end_lineno <= 25
+
+
+@pytest.mark.parametrize("exercise", ALL, ids=NAMES)
+def test_the_stub_says_shapes_or_an_example(exercise):
+    assert "Example" in exercise.stub or ">>>" in exercise.stub
+
+
+@pytest.mark.parametrize("exercise", ALL, ids=NAMES)
+def test_no_two_cases_share_a_name(exercise):
+    assert len({case.name for case in exercise.cases}) == len(exercise.cases)
+
+
+@pytest.mark.parametrize("module", [lab00_bytes, lab08_top_p, lab08_visible], ids=lambda module: module.__name__)
+def test_the_examples_of_the_docstrings_hold(module):
+    result = doctest.testmod(module)
+    assert result.attempted
+    assert not result.failed
+
+
+def test_hints_come_in_three_steps_and_print_themselves():
+    greedy = exercises("00_tour")["greedy"]
+    assert [hint.number for hint in greedy.hints] == [1, 2, 3]
+    assert repr(greedy.hint(1)).startswith("Hint 1 of 3: Which call")
+    assert greedy.hint(2)._repr_markdown_().startswith("**Hint 2 of 3.** Decide")
+    assert "```python\ndef greedy(" in greedy.hint(3)._repr_markdown_()
+
+
+@pytest.mark.parametrize("number", [0, 4, -1, "1"])
+def test_a_hint_that_is_not_there_is_refused_in_one_line(number):
+    with pytest.raises(NanoqwenError, match=r"greedy has hints 1, 2 and 3, not .*: call hint\(1\)"):
+        exercises("00_tour")["greedy"].hint(number)
+
+
+def test_an_unknown_lab_is_refused_in_one_line():
+    with pytest.raises(NanoqwenError, match="no exercises for lab 'tour': the labs with exercises are 00_tour, 08_dec"):
+        exercises("tour")
+
+
+def test_an_exercise_shows_its_call():
+    assert repr(exercises("00_tour")["greedy"]) == "greedy(prefill, step, prompt, stop_ids, max_new_tokens)"
