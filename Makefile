@@ -18,6 +18,7 @@ JS_TESTS = $(shell find tests -name '*.test.js' -o -name '*.test.mjs')
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
+	@echo; sed -n '/^# Variables/,/^$$/ s/^# //p' Makefile
 
 lab: ## open the course in JupyterLab
 	@$(BOOTSTRAP) lab $(LAB_ARGS)
@@ -52,7 +53,7 @@ setup: ## make .venv with everything the tests need
 	@$(BOOTSTRAP) setup
 
 debian: ## install the Debian packages the tests need (as root; elsewhere say what is missing)
-	@$(BOOTSTRAP) debian
+	@sh tools/find_python.sh --install >/dev/null && $(BOOTSTRAP) debian
 
 clean: ## remove .venv, caches and build outputs
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis shots
