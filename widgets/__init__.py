@@ -1,5 +1,6 @@
 """The playgrounds: pictures of what lab_engine did, to step through in a notebook. One module a lab."""
 
+from widgets.decoder import BugDesk
 from widgets.tour import Tour
 
-__all__ = ["Tour"]
+__all__ = ["BugDesk", "Tour"]

@@ -1,8 +1,12 @@
 """Charts of a few numbers in the look of the course: bars over a scale of powers of ten."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lab_engine.bug_desk import ROUNDING
+from lab_engine.kv_pages import PAGE_SLOTS
+from widgets.playground import Badge
 from widgets.still import WIDTH, Still, Surface, Words
 
 LEFT, TOP, HEIGHT, RIGHT = 56, 24, 120, 8
@@ -64,3 +68,27 @@ def _draw_bar(surface: Surface, bars: Bars, x: float, width: float, value: float
         surface.rect(x + 1, bars.y(value), width - 2, bottom - bars.y(value), "cw fill")
     else:
         surface.rect(x + 1, bottom - 3, width - 2, 3, "c2 solid")
+
+
+def error_bars(title: str, ask: str, errors: Sequence[float], first: int = 1) -> Still:
+    """The errors of logits at first, first + 1, … tokens; what rounding explains counts as none.
+
+    Its text is the same on every machine: it says at which lengths there is an error, not how large.
+    """
+    last = first + len(errors) - 1
+    wrong = [first + at for at, error in enumerate(errors) if error > ROUNDING]
+    right = [length for length in range(first, last + 1) if length not in wrong]
+    shown = ", ".join(map(str, right[:8])) + (", …" if len(right) > 8 else "") if right else "none"
+    state = f"wrong at {len(wrong)} of {len(errors)} lengths · right at {shown}"
+    labelled = tuple(length for length in range(first, last + 1) if length % PAGE_SLOTS == 0)
+    bars = Bars(tuple(errors), first, labelled, ROUNDING, "tokens in the cache", "|logit − right logit|")
+    rows = [
+        f"{start:4d}  " + _letters(start, min(start + PAGE_SLOTS - 1, last), wrong)
+        for start in range(first, last + 1, PAGE_SLOTS)
+    ]
+    badge = Badge("computed", "the engine's own decoder in float32")
+    return log_bars(Words(title, ask, state, badge), bars, "\n".join([*rows, "      # error   . none"]))
+
+
+def _letters(start: int, end: int, wrong: Sequence[int]) -> str:
+    return "".join("#" if length in wrong else "." for length in range(start, end + 1))

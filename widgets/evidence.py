@@ -5,6 +5,7 @@ from machine to machine belongs into a LiveTable (`widgets/live_table.py`).
 """
 
 import html
+import re
 from dataclasses import dataclass
 
 from widgets.playground import Badge
@@ -59,6 +60,8 @@ def badge_text(badge: Badge) -> str:
 
 Cell = str | Badge
 
+_NUMBER = re.compile(r"[<≤≥≈−–\d][\d.,  %×−–]*( [a-zµ]?[A-Za-z]{1,2})?")
+
 
 @dataclass(frozen=True, repr=False)
 class Table:
@@ -92,7 +95,7 @@ class Table:
     def numeric(self) -> tuple[bool, ...]:
         """Which columns hold numbers only."""
         return tuple(
-            all(not isinstance(row[column], Badge) and str(row[column])[:1] in "0123456789−–<≤≥≈" for row in self.rows)
+            all(not isinstance(row[column], Badge) and _NUMBER.fullmatch(str(row[column])) for row in self.rows)
             for column in range(len(self.columns))
         )
 

@@ -1,0 +1,194 @@
+"""Decoders with one real mistake in them: the switches of lab 08's bug desk.
+
+A mistake sits where it would in real code: in the reader of the weights, in the backend, in the attention, or in who
+owns a page. Everything else is the decoder of `decoder.py`, in float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from lab_engine.backends.torch import TorchBackend
+from lab_engine.decoder import Attention, Decoder
+from lab_engine.errors import NanoqwenError
+from lab_engine.int4 import dequantize, shuffle_words, unpack_words
+from lab_engine.kv_pages import Sequence as CachedSequence
+from lab_engine.paged_attention import BUGS, paged_attention
+from lab_engine.tokenizer import Tokenizer
+from lab_engine.weights import Int4Matrix, WeightSource
+
+FORMER_OWNER = "class Shape:\n    def __init__(self, name, width, height):\n        self.name = name\n"
+"""What another request wrote before, again and again: slots without a token still hold its keys and values."""
+
+OTHER_REQUEST = "import os\nimport sys\n\n\ndef main():\n"
+"""What the other request writes once a page has two owners."""
+
+FREED_AT = 24
+"""Tokens in the cache when `freed_page` gives the last page back."""
+
+
+def exact_decoder(
+    source: WeightSource,
+    tokenizer: Tokenizer,
+    num_pages: int,
+    mistake: Mistake | None = None,
+) -> Decoder:
+    """A float32 decoder, right or with a mistake, all of whose pages have had another owner."""
+    mistake = mistake or RIGHT
+    backend = mistake.backend(source.config, torch.float32)
+    decoder = mistake.decoder(source, tokenizer, backend, num_pages=num_pages)
+    owner, slots = tokenizer.encode(FORMER_OWNER), decoder.room()
+    Decoder.prefill(decoder, (owner * slots)[:slots])
+    if mistake.attention_bug:
+        decoder.attention = attention_with(mistake.attention_bug)
+    return decoder
+
+
+def attention_with(bug: str | None) -> Attention:
+    """paged_attention.py's attention with one of its bugs, in the form that `Decoder.attention` takes."""
+
+    def attend(q: Tensor, k_pages: Tensor, v_pages: Tensor, page_table: Tensor, length: int) -> Tensor:
+        return paged_attention(q, k_pages, v_pages, page_table.tolist(), length, bug)[0]
+
+    return attend
+
+
+class DenseSource:
+    """The packed matrices of a source as float32, read once each by the given reader."""
+
+    def __init__(self, source: WeightSource, reader: Callable[[Int4Matrix], Tensor] = Int4Matrix.float) -> None:
+        """reader turns words and scales into weights (rows, k); NanoqwenError for matrices that are not packed."""
+        self.config = source.config
+        self._source, self._reader = source, reader
+        self._read: dict[str, Tensor] = {}
+
+    def matrix(self, name: str) -> Tensor:
+        """The matrix as the reader sees it."""
+        if name not in self._read:
+            packed = self._source.matrix(name)
+            if not isinstance(packed, Int4Matrix):
+                raise NanoqwenError(f"tensor {name}: found floating weights, expected packed INT4 (a .nanoqwen file)")
+            self._read[name] = self._reader(packed)
+        return self._read[name]
+
+    def vector(self, name: str) -> Tensor:
+        """The vector of the source, unchanged."""
+        return self._source.vector(name)
+
+
+class FrozenStep(TorchBackend):
+    """Every step takes position, slot, page table and length of the first one after the prompt: a bad capture."""
+
+    _written: tuple[Tensor, Tensor, Tensor] | None = None
+    _read: tuple[Tensor, int] | None = None
+
+    def rope_and_append(
+        self, qkv: Tensor, bias: Tensor, cos: Tensor, sin: Tensor, layer_data: Tensor, slots: Tensor
+    ) -> Tensor:
+        """Turn and write at the captured place."""
+        if len(qkv) > 1:
+            self._written = None
+        else:
+            cos, sin, slots = self._written = self._written or (cos, sin, slots)
+        return super().rope_and_append(qkv, bias, cos, sin, layer_data, slots)
+
+    def paged_attention(self, q: Tensor, k_pages: Tensor, v_pages: Tensor, page_table: Tensor, length: int) -> Tensor:
+        """Read as far as the captured length."""
+        if len(q) > 1:
+            self._read = None
+        else:
+            page_table, length = self._read = self._read or (page_table, length)
+        return super().paged_attention(q, k_pages, v_pages, page_table, length)
+
+
+class FreedPage(Decoder):
+    """At FREED_AT tokens the last page goes back to the pool while it is in use; another request gets it and writes."""
+
+    _other: CachedSequence | None = None
+    _other_token = 0
+
+    def step(self, token_id: int) -> Tensor:
+        """A step of this request, then one of the other."""
+        logits = super().step(token_id)
+        if self._other is not None:
+            self._run_other([self._other_token])
+        elif self.sequence.length == FREED_AT:
+            self.cache.pool.release(self.sequence.page_table[-1])
+            self._other = self.cache.new_sequence()
+            self._run_other(self.tokenizer.encode(OTHER_REQUEST))
+        return logits
+
+    def _run_other(self, token_ids: list[int]) -> None:
+        assert self._other is not None
+        mine, self.sequence = self.sequence, self._other
+        self._other_token = self.backend.argmax(self._forward(token_ids)[: self.tokenizer.vocab_size])
+        self.sequence = mine
+
+
+class NoCache(Decoder):
+    """Every step runs the whole text again: right, and slower with every token."""
+
+    _text: tuple[int, ...] = ()
+
+    def prefill(self, token_ids: Sequence[int]) -> Tensor:
+        """Remember the text."""
+        self._text = tuple(token_ids)
+        return super().prefill(token_ids)
+
+    def step(self, token_id: int) -> Tensor:
+        """A prefill in disguise."""
+        return self.prefill((*self._text, token_id))
+
+
+def read_other_layout(packed: Int4Matrix) -> Tensor:
+    """`value_shuffle` words read as if they were `linear`."""
+    return Int4Matrix(shuffle_words(packed.words), packed.scales).float()
+
+
+def read_without_bias(packed: Int4Matrix) -> Tensor:
+    """The stored nibble n = q + 8 taken for the code q."""
+    return dequantize(unpack_words(packed.words) + 8, packed.scales)
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A switch: its name, what went wrong in one line, the lab that opens it, and the part that is exchanged."""
+
+    name: str
+    cause: str
+    lab: str
+    reader: Callable[[Int4Matrix], Tensor] = Int4Matrix.float
+    backend: type[TorchBackend] = TorchBackend
+    decoder: type[Decoder] = Decoder
+    attention_bug: str | None = None
+
+
+RIGHT = Mistake("none", "nothing", "")
+MISTAKES = {
+    mistake.name: mistake
+    for mistake in (
+        Mistake("wrong_layout", "the nibbles of every word are read in the wrong order", "01_int4", read_other_layout),
+        Mistake("missing_bias", "the reader of the weights forgets the − 8", "01_int4", read_without_bias),
+        Mistake(
+            "frozen_step",
+            "position, slot and length are those of the first step: a capture froze them",
+            "07_graph_capture",
+            backend=FrozenStep,
+        ),
+        Mistake(
+            "freed_page",
+            "a page went back to the pool while in use, and another request writes into it",
+            "04_kv_pages",
+            decoder=FreedPage,
+        ),
+        Mistake(
+            "no_cache", "the cache is not used: every step runs the whole text again", "04_kv_pages", decoder=NoCache
+        ),
+        *(Mistake(bug, cause, "05_paged_attention", attention_bug=bug) for bug, cause in BUGS.items()),
+    )
+}
+"""Every switch by name."""

@@ -1,0 +1,111 @@
+"""Every mistake of the bug desk changes what it says and nothing else; the right decoder stays the engine's own."""
+
+import pytest
+import torch
+
+from lab_engine.bug_desk import DESK, trace_mistakes
+from lab_engine.errors import NanoqwenError
+from lab_engine.loading import open_source
+from lab_engine.mistakes import FREED_AT, MISTAKES, RIGHT, DenseSource, exact_decoder
+from lab_engine.paged_attention import BUGS
+
+PROMPT = "def fibonacci(n):"
+NEW = 30
+
+
+@pytest.fixture(scope="module")
+def opened(shared_file):
+    return open_source(shared_file)
+
+
+@pytest.fixture(scope="module")
+def trace(opened):
+    return trace_mistakes(*opened, PROMPT, NEW, tuple(MISTAKES))
+
+
+@pytest.fixture(scope="module")
+def symptoms(trace):
+    return {symptom.mistake: symptom for symptom in trace.symptoms}
+
+
+def wrong_lengths(trace, symptom):
+    return [trace.prompt_tokens + at for at, value in enumerate(symptom.differences) if value]
+
+
+def test_the_right_decoder_is_the_engine_s_bit_for_bit(opened, load_exact):
+    source, tokenizer = opened
+    ids = tokenizer.encode(PROMPT)
+    ours, theirs = exact_decoder(DenseSource(source), tokenizer, 6), load_exact()
+    assert torch.equal(ours.prefill(ids), theirs.prefill(ids))
+    assert list(ours.generate(ids, NEW)) == list(theirs.generate(ids, NEW))
+
+
+def test_nothing_wrong_shows_no_symptom(trace):
+    right = trace.right
+    assert (right.mistake, right.departs) == (RIGHT.name, None)
+    assert set(right.differences) == {0.0}
+    assert right.token_passes == trace.prompt_tokens + NEW - 1
+    assert len(right.token_texts) == len(right.differences) == NEW
+
+
+def test_every_attention_bug_is_on_the_desk():
+    assert set(BUGS) < set(MISTAKES)
+    assert set(DESK) < set(MISTAKES)
+
+
+@pytest.mark.parametrize("name", sorted(set(MISTAKES) - {"no_cache"}))
+def test_every_mistake_but_one_of_time_makes_logits_wrong(trace, symptoms, name):
+    assert wrong_lengths(trace, symptoms[name]), name
+
+
+@pytest.mark.parametrize("name", ["wrong_layout", "missing_bias"])
+def test_a_misread_weight_is_wrong_from_the_first_length_on(trace, symptoms, name):
+    assert len(wrong_lengths(trace, symptoms[name])) == NEW
+    assert symptoms[name].departs is not None
+
+
+def test_a_frozen_step_is_right_in_the_prompt_and_the_step_that_was_captured(trace, symptoms):
+    assert wrong_lengths(trace, symptoms["frozen_step"])[0] == trace.prompt_tokens + 2
+
+
+def test_a_page_freed_too_early_is_right_until_the_other_request_has_written(trace, symptoms):
+    assert wrong_lengths(trace, symptoms["freed_page"])[0] == FREED_AT + 1
+
+
+def test_sums_that_are_not_rescaled_are_right_within_the_first_page(trace, symptoms):
+    assert wrong_lengths(trace, symptoms["no_rescale"])[0] == 17
+
+
+def test_without_a_cache_the_text_is_right_and_the_token_passes_grow_with_its_square(trace, symptoms):
+    symptom, prompt = symptoms["no_cache"], trace.prompt_tokens
+    assert symptom.token_texts == trace.right.token_texts
+    assert set(symptom.differences) == {0.0}
+    assert symptom.token_passes == sum(prompt + at for at in range(NEW))
+
+
+def test_a_text_departs_where_it_first_differs_from_the_right_one(trace, symptoms):
+    for symptom in symptoms.values():
+        pairs = list(zip(symptom.token_texts, trace.right.token_texts, strict=True))
+        if symptom.departs is None:
+            assert all(a == b for a, b in pairs)
+        else:
+            assert all(a == b for a, b in pairs[: symptom.departs])
+
+
+def test_a_trace_is_the_same_twice(opened, trace):
+    again = trace_mistakes(*opened, PROMPT, NEW, ("no_tail_mask", "freed_page"))
+    kept = [symptom for symptom in trace.symptoms if symptom.mistake in ("no_tail_mask", "freed_page")]
+    assert sorted(again.symptoms, key=str) == sorted(kept, key=str)
+
+
+def test_an_unknown_mistake_is_refused_by_name(opened):
+    with pytest.raises(NanoqwenError, match="mistake 'no_such': expected one of wrong_layout, "):
+        trace_mistakes(*opened, PROMPT, 1, ("no_such",))
+
+
+def test_floating_weights_are_refused(shared_checkpoint):
+    source, _ = open_source(shared_checkpoint)
+    with pytest.raises(
+        NanoqwenError, match="tensor model.embed_tokens.weight: found floating weights, expected packed INT4"
+    ):
+        DenseSource(source).matrix("model.embed_tokens.weight")

@@ -1,0 +1,115 @@
+// Lab 08's bug desk: the right text beside the text of a broken decoder, then its logits length by length, then the cause.
+// trace = {promptTokens, prompt: […], right: […], cases: {name: {texts, departs, differences, cause, lab, sentences}}, floor, decades};
+// widgets/decoder.py makes it. A step of the playground uncovers a part: 0 the texts, 1 the logits, 2 the cause.
+import { fit, line, middle, move, rect, text } from "./marks.js";
+import { playground } from "./kit.js";
+
+const COLUMN_GAP = 24;
+const ROW_HEIGHT = 16;
+const MOST_ROWS = 14;
+const FIRST_ROW = 32;
+const deskChart = { left: 48, top: 28, height: 96 };
+const PARTS = ["1 of 3: texts", "2 of 3: logits", "3 of 3: cause"];
+
+export const chosenCase = (trace, state) => trace.cases[state.preset] ?? Object.values(trace.cases)[0];
+
+// Tokens on a grid of `columns` letters: {token, row, column, string}; a newline is drawn as ↵ and ends its row.
+export function deskPieces(texts, columns) {
+  const pieces = [];
+  let [row, column] = [0, 0];
+  texts.forEach((string, token) => {
+    let piece = null;
+    for (const letter of string) {
+      if (column === columns) [row, column, piece] = [row + 1, 0, null];
+      if (!piece) pieces.push((piece = { token, row, column, string: "" }));
+      piece.string += letter === "\n" ? "↵" : /\s|\p{C}/u.test(letter) ? " " : letter;
+      column += 1;
+      if (letter === "\n") [row, column, piece] = [row + 1, 0, null];
+    }
+  });
+  return pieces;
+}
+
+const lettersIn = (width, measure) => Math.floor(width / measure("0", "m"));
+const rowsOf = (texts, columns) => 1 + Math.max(...deskPieces(texts, columns).map(({ row }) => row));
+
+// Rows that every text of the trace needs at this width, so that no case changes the height.
+export function deskRows(trace, columns) {
+  const all = [trace.right, ...Object.values(trace.cases).map(({ texts }) => texts)];
+  return Math.min(MOST_ROWS, Math.max(...all.map((texts) => rowsOf([...trace.prompt, ...texts], columns))));
+}
+
+// One text under its title. `departs` is the first new token that is wrong, null where none is.
+export function textColumn(trace, title, texts, departs, width, rows, measure) {
+  const letter = measure("0", "m");
+  const all = [...trace.prompt, ...texts];
+  const first = departs === null ? all.length : trace.prompt.length + departs;
+  const marks = [text(0, 12, title, "b"), line(0, 20, width, 20, "axis")];
+  deskPieces(all, lettersIn(width, measure))
+    .filter(({ row }) => row < rows)
+    .forEach(({ token, row, column, string }) => {
+      const [x, y, run] = [column * letter, FIRST_ROW + row * ROW_HEIGHT, Array.from(string).length * letter];
+      if (token === first) marks.push(rect(x, y, run, ROW_HEIGHT, "cw fill"));
+      const cls = token >= first ? "ink cw" : token < trace.prompt.length ? "mu" : "";
+      const shown = token === first ? string : string.replaceAll("↵", " ");
+      if (shown.trim()) marks.push(middle(x, y + ROW_HEIGHT / 2, shown, `m pre ${token === first ? "b " : ""}${cls}`));
+    });
+  return marks;
+}
+
+// The bar of every length: {length, x, width, y, height, wrong}. Multiples of 16 have no empty slot.
+export function differenceBars(trace, differences, width) {
+  const { left, top, height } = deskChart;
+  const step = (width - left) / differences.length;
+  return differences.map((value, at) => {
+    const wrong = value > trace.floor;
+    const high = wrong ? (height * Math.log10(value / trace.floor)) / trace.decades : 3;
+    return { length: trace.promptTokens + at, x: left + at * step, width: step, y: top + height - high, height: high, wrong };
+  });
+}
+
+export function logitsChart(trace, differences, width, measure) {
+  const { left, top, height } = deskChart;
+  const title = fit("Largest error of a logit, with the right text in the cache", width, measure, "b");
+  const marks = [text(0, 12, title, "b")];
+  for (let decade = 0; decade <= trace.decades; decade += 1) {
+    const y = top + height - (height * decade) / trace.decades;
+    marks.push(line(left, y, width, y, decade ? "rule" : "axis"), middle(left - 8, y, String(Number((trace.floor * 10 ** decade).toPrecision(3))), "e s mu"));
+  }
+  differenceBars(trace, differences, width).forEach((bar) => {
+    const [middleX, bottom] = [bar.x + bar.width / 2, top + height];
+    marks.push(rect(bar.x + 1, bar.y, bar.width - 2, bar.height, bar.wrong ? "cw fill" : "c2 solid", { title: `${bar.length} tokens` }));
+    if (bar.length % 16 === 0) marks.push(line(middleX, bottom, middleX, bottom + 6, "axis"), text(middleX, bottom + 18, bar.length, "c s b"));
+  });
+  return [...marks, text(left - 8, top + height + 18, "tokens", "e s mu")];
+}
+
+export function drawDesk(trace, state, width, measure) {
+  const one = chosenCase(trace, state);
+  const column = Math.floor((width - COLUMN_GAP) / 2);
+  const rows = deskRows(trace, lettersIn(column, measure));
+  const chartY = FIRST_ROW + rows * ROW_HEIGHT + 16;
+  const causeY = chartY + deskChart.top + deskChart.height + 44;
+  const covered = (string) => text(0, 12, string, "mu");
+  const departs = one.departs === null ? "the right text" : `departs at new token ${one.departs}`;
+  const marks = [
+    ...textColumn(trace, "Right", trace.right, null, column, rows, measure),
+    ...move(textColumn(trace, `Broken: ${departs}`, one.texts, one.departs, column, rows, measure), column + COLUMN_GAP, 0),
+    ...move(state.step > 0 ? logitsChart(trace, one.differences, width, measure) : [covered("Next step: how wrong the logits are, length by length")], 0, chartY),
+    ...move(state.step > 1 ? causeMarks(one, width, measure) : [covered("Last step: the cause")], 0, causeY),
+  ];
+  return { marks, height: causeY + 24, label: `Right text, broken text and error of the logits: ${one.sentences[state.step]}` };
+}
+
+function causeMarks(one, width, measure) {
+  const word = `Cause (lab ${one.lab})`;
+  const x = measure(word, "b") + 12;
+  return [text(0, 12, word, "b"), text(x, 12, fit(one.cause, width - x, measure))];
+}
+
+export default playground({
+  draw: drawDesk,
+  steps: () => PARTS.length,
+  sentence: (trace, state) => chosenCase(trace, state).sentences[state.step],
+  count: (trace, state) => PARTS[state.step],
+});
