@@ -17,7 +17,7 @@ from torch import Tensor
 from lab_engine.backends import Backend
 from lab_engine.config import ModelConfig
 from lab_engine.errors import PromptError
-from lab_engine.kv_pages import PAGE_SLOTS, KVCache, pages_for
+from lab_engine.kv_pages import KVCache, pages_for
 from lab_engine.reference import rope_tables
 from lab_engine.tokenizer import Tokenizer
 from lab_engine.weights import Weights, WeightSource, gather_weights
@@ -57,9 +57,9 @@ class Decoder:
         self.backend = backend
         self.model_name = model_name
         self.weights: Weights = gather_weights(source, backend)
-        self.cache = KVCache(
-            self.config, num_pages or pages_for(self.config.max_positions), backend.dtype, backend.device, page_order
-        )
+        if num_pages is None:
+            num_pages = pages_for(self.config.max_positions)
+        self.cache = KVCache(self.config, num_pages, backend.dtype, backend.device, page_order)
         self.sequence = self.cache.new_sequence()
         self.attention: Attention = backend.paged_attention
         self.observer: Observer | None = None
@@ -111,6 +111,7 @@ class Decoder:
     def _continue(
         self, logits: Tensor, max_new_tokens: int, stop: frozenset[int], choose: Callable[[Tensor], int]
     ) -> Iterator[int]:
+        sequence = self.sequence
         for count in range(1, max_new_tokens + 1):
             token_id = choose(logits[: self.tokenizer.vocab_size])
             if token_id in stop:
@@ -118,12 +119,13 @@ class Decoder:
             yield token_id
             if count == max_new_tokens or self.room() == 0:
                 return
+            if self.sequence is not sequence:
+                raise PromptError("generate: another prompt has replaced this one; finish one text before the next")
             logits = self.step(token_id)
 
     def room(self) -> int:
         """Tokens that the current sequence can still take, by the model's positions and the free pages."""
-        pages = len(self.sequence.page_table) + self.cache.pool.num_free
-        return min(self.config.max_positions, pages * PAGE_SLOTS) - self.sequence.length
+        return min(self.config.max_positions - self.sequence.length, self.cache.room(self.sequence))
 
     def _check_tokens(self, token_ids: Sequence[int]) -> list[int]:
         checked = [index(token_id) for token_id in token_ids]
@@ -136,13 +138,15 @@ class Decoder:
         """One pass of T tokens through the model; a pass that fails half-way ends the sequence."""
         try:
             with torch.inference_mode():
-                return self._run(token_ids)
+                logits = self._run(token_ids)
         except BaseException:
             self._restart()
             raise
+        return logits.clone()  # an ordinary tensor, which a sampler may change in place
 
     def _restart(self) -> None:
-        self.cache.free(self.sequence)
+        if not self.sequence.freed:
+            self.cache.free(self.sequence)
         self.sequence = self.cache.new_sequence()
 
     def _run(self, token_ids: list[int]) -> Tensor:

@@ -119,9 +119,12 @@ class KVCache:
         free_order: Iterable[int] | None = None,
     ) -> None:
         """Reserve num_pages pages of every plane; an operating system commits them as they are written."""
+        shape = (config.num_layers, 2, config.num_kv_heads, max(num_pages, 0), PAGE_SLOTS, config.head_dim)
+        try:
+            self.data = torch.empty(shape, dtype=dtype, device=device)
+        except RuntimeError:
+            raise OutOfPages(f"page pool: no memory for {num_pages} pages; give a smaller num_pages") from None
         self.pool = PagePool(num_pages, free_order)
-        shape = (config.num_layers, 2, config.num_kv_heads, num_pages, PAGE_SLOTS, config.head_dim)
-        self.data = torch.empty(shape, dtype=dtype, device=device)
 
     @property
     def num_planes(self) -> int:
@@ -150,9 +153,7 @@ class KVCache:
         self._check_alive(sequence)
         if num_tokens < 0:
             raise NanoqwenError(f"num_tokens: found {num_tokens}, expected 0 or more")
-        copies_tail = bool(
-            num_tokens and sequence.length % PAGE_SLOTS and self.pool.owners(sequence.page_table[-1]) > 1
-        )
+        copies_tail = num_tokens > 0 and self._shares_tail(sequence)
         missing = pages_for(sequence.length + num_tokens) - len(sequence.page_table)
         if missing + copies_tail > self.pool.num_free:
             raise OutOfPages(
@@ -167,6 +168,11 @@ class KVCache:
             sequence.page_table.append(taken[-1])
         sequence.length += num_tokens
         return taken
+
+    def room(self, sequence: Sequence) -> int:
+        """Tokens that `grow` can still take, by the free pages."""
+        pages = len(sequence.page_table) + self.pool.num_free - self._shares_tail(sequence)
+        return max(0, pages * PAGE_SLOTS - sequence.length)
 
     def fork(self, sequence: Sequence) -> Sequence:
         """A second sequence with the same past; all its pages are shared until one of the two writes."""
@@ -189,6 +195,10 @@ class KVCache:
         tokens = range(start, start + count)
         flat = [sequence.page_table[t // PAGE_SLOTS] * PAGE_SLOTS + t % PAGE_SLOTS for t in tokens]
         return torch.tensor(flat, dtype=torch.int64, device=self.data.device)
+
+    def _shares_tail(self, sequence: Sequence) -> bool:
+        """Whether the next token falls into a half-filled page that has another owner."""
+        return sequence.length % PAGE_SLOTS > 0 and self.pool.owners(sequence.page_table[-1]) > 1
 
     def _copy_tail(self, sequence: Sequence) -> int:
         shared = sequence.page_table[-1]

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from lab_engine.config import GROUP, ModelConfig
+from lab_engine.errors import BackendError
 from lab_engine.int4 import dequantize_words, unpack_words
 from lab_engine.weights import Int4Matrix, Matrix
 
@@ -134,7 +135,10 @@ class TorchBackend:
 
     def argmax(self, logits: Tensor) -> int:
         """The first place of the maximum: torch.argmax leaves open which of several equal ones it returns."""
-        return int((logits == logits.max()).nonzero()[0])
+        largest = logits.max()
+        if largest.isnan():
+            raise BackendError("logits: found NaN, expected numbers; are the weights damaged? (inspect --verify)")
+        return int((logits == largest).nonzero()[0])
 
 
 def _dense_pieces(parts: list[Matrix], dtype: torch.dtype) -> Iterator[Tensor]:
@@ -182,5 +186,7 @@ def available() -> tuple[bool, str]:
 
 def make(config: ModelConfig, dtype: torch.dtype | None) -> TorchBackend:
     """The backend for a model; dtype None means bfloat16 with the packed kernel, float32 without."""
+    if dtype not in (None, torch.bfloat16, torch.float32):
+        raise BackendError(f"dtype {dtype}: expected torch.bfloat16 or torch.float32; Qwen2 overflows float16")
     fastest = torch.bfloat16 if has_packed_kernel() else torch.float32
     return TorchBackend(config, dtype or fastest)
