@@ -4,8 +4,8 @@
     python -m tools.tiny_corpus fetch    downloads what tiny_corpus.txt pins and is not here
     python -m tools.tiny_corpus build    writes .corpus/packed and data/README.md; finished stages are not repeated
 
-.corpus/packed holds the tokenizer's files, train.ids.N.xz (uint16 ids, little-endian), held_out.jsonl.xz and
-corpus.json.
+.corpus/packed holds the tokenizer's files, train.files.N.xz and train.definitions.N.xz (uint16 ids, little-endian),
+held_out.jsonl.xz and corpus.json.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ HELD_OUT_BYTES = (150_000, 4_000_000)
 TEST_SHARE = 0.2
 FIM_SHARE = 0.14
 CHAT_SHARE = 0.04
+DEFINITION_CHARS = 64_000_000
+DEFINITION_REPEATS = 2
 TOKENIZER_BYTES = 60_000_000
 PARTS = 4
 
@@ -116,6 +118,23 @@ def training_texts(files: list[SourceFile], seed: int = SEED) -> Iterator[tuple[
             yield "chat", text
 
 
+def definition_texts(files: list[SourceFile], limit: int = DEFINITION_CHARS) -> Iterator[tuple[str, str]]:
+    """("definition", text) of different short functions and classes, none of tests, up to `limit` characters."""
+    seen: set[str] = set()
+    for file in sorted(files, key=lambda f: seeded(f"definitions/{f.source}/{f.path}")):
+        if tiny_filter.is_test(file.path):
+            continue
+        rng = random.Random(seeded(f"definitions/{file.path}"))
+        for code in tiny_forms.definitions(file.text):
+            if code in seen:
+                continue
+            seen.add(code)
+            limit -= len(code)
+            if limit < 0:
+                return
+            yield "definition", tiny_forms.definition_form(code, rng)
+
+
 def tokenizer_sample(files: list[SourceFile], limit: int = TOKENIZER_BYTES) -> Iterator[str]:
     """Whole files in a fixed arbitrary order, up to `limit` characters."""
     for file in sorted(files, key=lambda f: seeded(f"bpe/{f.source}/{f.path}")):
@@ -148,23 +167,26 @@ def encode_texts(
     return np.concatenate(chunks), shares
 
 
-def pack_ids(ids: npt.NDArray[np.uint16], folder: Path, parts: int = PARTS) -> None:
-    """Writes train.ids.0.xz … in equal parts, two at a time."""
+def pack_ids(ids: npt.NDArray[np.uint16], folder: Path, kind: str, parts: int) -> None:
+    """Writes train.KIND.0.xz … in equal parts, two at a time."""
     filters = [{"id": lzma.FILTER_LZMA2, "preset": 7, "dict_size": 1 << 26, "lc": 3, "lp": 1, "pb": 1}]
 
     def write(item: tuple[int, npt.NDArray[np.uint16]]) -> None:
         data = lzma.compress(item[1].astype("<u2").tobytes(), lzma.FORMAT_XZ, filters=filters)
-        (folder / f"train.ids.{item[0]}.xz").write_bytes(data)
+        (folder / f"train.{kind}.{item[0]}.xz").write_bytes(data)
 
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(write, enumerate(np.array_split(ids, parts))))
 
 
 def load_ids(folder: Path) -> npt.NDArray[np.uint16]:
-    """The training ids of a packed corpus. Raises FileNotFoundError when it has none."""
-    paths = sorted(folder.glob("train.ids.*.xz"), key=lambda p: int(p.name.split(".")[2]))
+    """The training ids of a packed corpus, definitions twice. Raises FileNotFoundError when it has none."""
+    paths = [
+        *sorted(folder.glob("train.files.*.xz")),
+        *sorted(folder.glob("train.definitions.*.xz")) * DEFINITION_REPEATS,
+    ]
     if not paths:
-        raise FileNotFoundError(f"{folder}: no train.ids.*.xz; build the corpus first")
+        raise FileNotFoundError(f"{folder}: no train.*.xz; build the corpus first")
     with ThreadPoolExecutor(8) as pool:
         parts = list(pool.map(lambda p: np.frombuffer(lzma.decompress(p.read_bytes()), "<u2"), paths))
     return np.concatenate(parts)
@@ -199,7 +221,9 @@ def build(sources: list[Source], packed: Path) -> dict[str, Any]:
     tokenizer = train_tokenizer(tokenizer_sample(train))
     write_tokenizer(tokenizer, packed)
     ids, shares = encode_texts(tokenizer, training_texts(train))
-    pack_ids(ids, packed)
+    pack_ids(ids, packed, "files", PARTS)
+    definition_ids, definition_shares = encode_texts(tokenizer, definition_texts(train))
+    pack_ids(definition_ids, packed, "definitions", 1)
     lines = "\n".join(json.dumps([f.source, f.path, f.text]) for f in held_out)
     (packed / "held_out.jsonl.xz").write_bytes(lzma.compress(lines.encode(), preset=9))
     record = describe(sources, train, held_out)
@@ -207,8 +231,8 @@ def build(sources: list[Source], packed: Path) -> dict[str, Any]:
     tokens = sum(len(e.ids) for e in tokenizer.encode_batch(sample))
     record |= {
         "train_bytes": sum(len(f.text.encode()) for f in train),
-        "train_tokens": int(ids.size),
-        "tokens_by_form": shares,
+        "train_tokens": int(ids.size + definition_ids.size),
+        "tokens_by_form": shares | definition_shares,
         "held_out_bytes": sum(len(text.encode()) for text in sample),
         "held_out_bytes_per_token": sum(len(text.encode()) for text in sample) / tokens,
     }

@@ -1,8 +1,10 @@
-"""The three forms in which tiny-coder sees its text: plain files, fill-in-the-middle, and chat.
+"""The four forms in which tiny-coder sees its text: plain files, fill-in-the-middle, chat, and single definitions.
 
 Each form is one string with the special tokens spelled out, which is exact because kept files never spell one.
 Plain: file <|endoftext|>. FIM (prefix, suffix, middle): sections of at most FIM_CHARS characters, so that one fits the
-model's window. Chat: a plain-English request built from a real function's docstring, answered with its code alone.
+model's window. Definition: one short function or class of a module with the imports it needs, as a text of its own,
+plain or FIM: what people type into a small model is the head of one. Chat: a plain-English request built from a real
+function's docstring, answered with its code alone.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ from tools.tiny_tokenizer import END_OF_TEXT, FIM_MIDDLE, FIM_PREFIX, FIM_SUFFIX
 FIM_CHARS = 4500
 MIDDLE_LINES = 20
 CHAT_LINES = 45
+DEFINITION_LINES = range(5, 36)
+DEFINITION_FIM_SHARE = 0.35
 REQUESTS = (
     "Write a Python function `{head}`. {doc}",
     "Write a function named {name} in Python. {doc}",
@@ -66,12 +70,43 @@ def split_middle(section: str, rng: random.Random) -> FimSplit:
     return FimSplit(section[:start], section[start:end], section[end:])
 
 
-def chat_pairs(text: str, rng: random.Random) -> Iterator[tuple[str, str]]:
-    """(request, answer) of each documented top-level function of a module that is short enough to be an answer."""
+def parse(text: str) -> ast.Module:
+    """The syntax tree, without the warnings that odd but valid source gives."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        tree = ast.parse(text)
-    lines = text.split("\n")
+        return ast.parse(text)
+
+
+def definitions(text: str) -> Iterator[str]:
+    """Each short top-level function with 3 or more lines after its docstring, and each short class.
+
+    Before it stand the module's imports whose names it uses.
+    """
+    tree, lines = parse(text), text.split("\n")
+    imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+    for node in tree.body:
+        if not isinstance(node, ast.FunctionDef | ast.ClassDef) or node.decorator_list or node.name.startswith("test"):
+            continue
+        code = lines[node.lineno - 1 : node.end_lineno]
+        body = node.body[1 if ast.get_docstring(node) else 0 :]
+        if len(code) not in DEFINITION_LINES or not body or (node.end_lineno or 0) - body[0].lineno < 2:
+            continue
+        used = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+        needed = [i for i in imports if used & {(a.asname or a.name).split(".")[0] for a in i.names}]
+        heads = [ast.unparse(i) for i in needed if len(i.names) < 4 and getattr(i, "level", 0) == 0]
+        yield "\n".join([*heads, "", "", *code, ""]) if heads else "\n".join([*code, ""])
+
+
+def definition_form(code: str, rng: random.Random) -> str:
+    """A definition as a plain text of its own, or in FIM form."""
+    if rng.random() < DEFINITION_FIM_SHARE:
+        return fim_form(split_middle(code, rng))
+    return plain_form(code)
+
+
+def chat_pairs(text: str, rng: random.Random) -> Iterator[tuple[str, str]]:
+    """(request, answer) of each documented top-level function of a module that is short enough to be an answer."""
+    tree, lines = parse(text), text.split("\n")
     for node in tree.body:
         if not isinstance(node, ast.FunctionDef) or node.decorator_list:
             continue

@@ -16,6 +16,7 @@ from tools.tiny_model import TinyCoder
 from tools.tiny_tokenizer import MAX_POSITIONS
 
 WARMUP_STEPS = 150
+SNAP = 512
 
 
 @dataclass
@@ -31,12 +32,19 @@ class Progress:
 
 
 class Windows:
-    """The training ids on the device; pass p is a seeded permutation of their windows from a seeded phase."""
+    """The training ids on the device; pass p is a seeded permutation of their windows from a seeded phase.
 
-    def __init__(self, ids: np.ndarray[Any, np.dtype[np.uint16]], batch: int, seed: int, device: str) -> None:
+    A window moves forward to the next start of a text where one begins within SNAP tokens: a prompt stands at position
+    0 too, without anything before it.
+    """
+
+    def __init__(
+        self, ids: np.ndarray[Any, np.dtype[np.uint16]], batch: int, seed: int, device: str, end_id: int
+    ) -> None:
+        self.text_starts = np.append(np.flatnonzero(ids == end_id) + 1, ids.size)
         self.stream = torch.from_numpy(ids.astype(np.int16)).to(device)
         self.batch, self.seed = batch, seed
-        self.steps_per_pass = (ids.size - 2 * MAX_POSITIONS - 1) // MAX_POSITIONS // batch
+        self.steps_per_pass = (ids.size - 2 * MAX_POSITIONS - SNAP - 1) // MAX_POSITIONS // batch
         if self.steps_per_pass < 1:
             raise ValueError(f"{ids.size} tokens are too few for a batch of {batch} windows of {MAX_POSITIONS}")
         self.offsets = torch.arange(MAX_POSITIONS + 1, device=device)
@@ -47,9 +55,14 @@ class Windows:
         if self.current is None or self.current[0] != number:
             rng = np.random.default_rng([self.seed, number])
             phase = int(rng.integers(MAX_POSITIONS))
-            starts = phase + MAX_POSITIONS * rng.permutation(self.steps_per_pass * self.batch)
+            starts = self.snapped(phase + MAX_POSITIONS * rng.permutation(self.steps_per_pass * self.batch))
             self.current = (number, torch.from_numpy(starts).to(self.stream.device))
         return self.current[1]
+
+    def snapped(self, starts: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """The starts, moved to the next start of a text where it is near."""
+        nearest = self.text_starts[np.searchsorted(self.text_starts, starts)]
+        return np.where(nearest - starts < SNAP, nearest, starts)
 
     def at(self, step: int) -> Tensor:
         """(batch, 2049) int64 ids of a step."""

@@ -1,6 +1,6 @@
 """Trains tiny-coder, the shipped model, on one GPU in at most 8 minutes (any device for toy sizes).
 
-    python -m tools.train_tiny_coder --shape A --minutes 8 --out RUN
+    python -m tools.train_tiny_coder --minutes 8 --out RUN
 
 Reads the packed corpus (tools/tiny_corpus.py) and writes RUN/tiny-coder (a Hugging Face folder with its
 training_record.json) and RUN/checkpoint.pt, from which `--resume` continues. Windows of 2048 tokens are drawn without
@@ -73,7 +73,8 @@ class Trainer:
         torch.manual_seed(options.seed)
         torch.set_float32_matmul_precision("high")
         self.tokenizer = tokenizers.Tokenizer.from_file(str(options.corpus / "tokenizer.json"))
-        self.windows = Windows(tiny_corpus.load_ids(options.corpus), options.batch, options.seed, options.device)
+        ids, end_id = tiny_corpus.load_ids(options.corpus), self.tokenizer.token_to_id(END_OF_TEXT)
+        self.windows = Windows(ids, options.batch, options.seed, options.device, end_id)
         texts = [file.text for file in tiny_corpus.load_held_out(options.corpus)]
         self.held_out = tiny_eval.scored_windows(texts, self.tokenizer)
         self.model = TinyCoder(self.shape)
@@ -291,7 +292,7 @@ def parse_options(arguments: list[str] | None = None) -> Options:
     cuda = torch.cuda.is_available()
     parser.add_argument("--corpus", type=Path, default=tiny_corpus.CORPUS / "packed", help="the packed corpus")
     parser.add_argument("--out", type=Path, required=True, help="the run's folder")
-    parser.add_argument("--shape", choices=sorted(SHAPES), default="A")
+    parser.add_argument("--shape", choices=sorted(SHAPES), default="B")
     parser.add_argument("--minutes", type=float, default=8.0, help="wall clock for everything")
     parser.add_argument("--passes", type=float, default=8.0, help="at most so many passes over the data")
     parser.add_argument("--batch", type=int, default=64, help="windows of 2048 tokens a step")

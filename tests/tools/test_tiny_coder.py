@@ -293,7 +293,7 @@ def packed(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Pa
     ids, shares = tiny_corpus.encode_texts(tokenizer, tiny_corpus.training_texts(files))
     assert set(shares) == {"plain", "fim", "chat"}
     assert ids.size == sum(shares.values())
-    tiny_corpus.pack_ids(ids, folder, parts=2)
+    tiny_corpus.pack_ids(ids, folder, "files", parts=2)
     assert np.array_equal(tiny_corpus.load_ids(folder), ids)
     held_out = json.dumps(["held", "a.py", module(900)])
     (folder / "held_out.jsonl.xz").write_bytes(lzma.compress(held_out.encode()))
@@ -376,7 +376,7 @@ def test_a_checkpoint_of_another_shape_is_refused(packed: Path, tmp_path: Path) 
 
 
 def test_a_pass_visits_each_window_once_and_passes_differ() -> None:
-    windows = tiny_train.Windows(np.arange(2048 * 12, dtype=np.uint16) % 4096, 2, seed=1, device="cpu")
+    windows = tiny_train.Windows(np.arange(2048 * 12, dtype=np.uint16) % 4096, 2, seed=1, device="cpu", end_id=7000)
     first, second = windows.order(0), windows.order(1)
     assert len(set(first.tolist())) == len(first) == windows.steps_per_pass * 2
     assert len({int(s) % 2048 for s in first}) == 1
@@ -384,6 +384,29 @@ def test_a_pass_visits_each_window_once_and_passes_differ() -> None:
     assert int(first.max()) + 2049 <= 2048 * 12
     ids = windows.at(windows.steps_per_pass)
     assert torch.equal(ids[0], (second[0] + torch.arange(2049)) % 4096)
+
+
+def test_a_window_moves_to_the_next_start_of_a_text_when_it_is_near() -> None:
+    ids = np.ones(2048 * 12, dtype=np.uint16)
+    ids[[999, 5000]] = 7
+    windows = tiny_train.Windows(ids, 2, seed=1, device="cpu", end_id=7)
+    assert windows.snapped(np.array([400, 600, 1000, 1001, 4900, 6000])).tolist() == [400, 1000, 1000, 1001, 5001, 6000]
+
+
+def test_definitions_are_short_top_level_code_with_the_imports_it_needs() -> None:
+    module = (
+        "import os\nimport re\nfrom a.b import c as d, e\nfrom . import near\n\n\n"
+        'def used(path):\n    """Doc."""\n    found = d(path)\n    near(found)\n    return os.path.join(found)\n\n\n'
+        'def too_short(x):\n    """Doc.\n\n    More.\n    """\n    return x\n\n\n'
+        "class Box:\n    def __init__(self):\n        self.a = 1\n\n    def get(self):\n        return self.a\n"
+    )
+    first, second = tiny_forms.definitions(module)
+    assert first.startswith("import os\nfrom a.b import c as d, e\n\n\ndef used(path):\n")
+    assert first.endswith("return os.path.join(found)\n")
+    assert "import re" not in first
+    assert "near" not in first[:60]
+    assert second.startswith("class Box:\n")
+    assert second.endswith("return self.a\n")
 
 
 def test_the_rate_warms_up_and_falls_to_almost_nothing() -> None:
