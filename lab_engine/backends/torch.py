@@ -118,11 +118,11 @@ class TorchBackend:
     def logits(self, x: Tensor, matrix: TorchMatrix) -> Tensor:
         """As linear, but the largest logits are computed again in float32.
 
-        The packed kernel rounds its result to bfloat16, whose step is 0.125 between 16 and 32: tokens would tie.
+        A bfloat16 product is rounded to bfloat16, whose step is 0.125 between 16 and 32: tokens would tie.
         All logits within eight such steps of the largest are refined.
         """
         logits = self.linear(x, matrix)[0].float()
-        if matrix.packed is not None:
+        if self.dtype != torch.float32:
             largest = logits.max()
             top = (logits > largest - largest.abs() / 32).nonzero().flatten()[:_REFINED_LOGITS]
             logits[top] = self.embed(matrix, top) @ x[0].float()
