@@ -119,7 +119,7 @@ def pip_calls(empty_project: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]
         bootstrap.DOWNLOADS.mkdir(parents=True, exist_ok=True)
         calls.append(" ".join(arguments))
 
-    monkeypatch.setattr(bootstrap, "venv_works", lambda: bootstrap.VENV_PYTHON.exists())
+    monkeypatch.setattr(bootstrap, "venv_works", bootstrap.VENV_PYTHON.exists)
     monkeypatch.setattr(bootstrap, "make_venv", make_venv)
     monkeypatch.setattr(bootstrap, "pip", pip)
     return calls
