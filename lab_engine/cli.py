@@ -8,6 +8,7 @@ doctor's refusals come at once.
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 from pathlib import Path
@@ -37,14 +38,13 @@ def main() -> None:
     _leave_tidily_when_told_to()
     try:
         status = app(prog_name="nanoqwen", standalone_mode=False) or 0
-        sys.stdout.flush()
     except (NanoqwenError, typer.TyperException) as error:
         status = _refuse(error)
     except OSError as error:
-        status = _refuse(f"{error.filename}: {error.strerror}" if error.filename else error)
+        status = _refuse(": ".join(filter(None, (error.filename, error.strerror or str(error)))))
     if status == 130:
         _say("nanoqwen: interrupted")
-    sys.exit(status)
+    sys.exit(_flush_stdout() or status)
 
 
 @app.callback(invoke_without_command=True)
@@ -193,6 +193,16 @@ def progress(
         _print_rich(record.as_table(labs))
     if problem := record.problem():
         _say(problem)
+
+
+def _flush_stdout() -> int:
+    """0, or the status for what is left unwritten: 1 where the reader has gone (`| head`), 2 on a full disk."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python tries again, and complains, at exit
+        return 1 if isinstance(error, BrokenPipeError) else _refuse(f"stdout: {error.strerror}")
+    return 0
 
 
 def _leave_tidily_when_told_to() -> None:
