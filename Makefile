@@ -12,7 +12,7 @@
 export PYTHON TORCH_INDEX
 
 PY := .venv/bin/python
-BOOTSTRAP := python=$$(sh tools/find_python.sh) && "$$python" tools/bootstrap.py
+BOOTSTRAP := python=$$(sh tools/find_python.sh) && exec "$$python" tools/bootstrap.py
 PYTEST := $(PY) -m pytest -n auto --maxprocesses 8 --dist loadscope
 JS_TESTS = $(shell find tests -name '*.test.js' -o -name '*.test.mjs')
 

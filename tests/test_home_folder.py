@@ -18,7 +18,7 @@ import pytest
 from tools import bootstrap
 
 ROOT = Path(__file__).resolve().parents[1]
-CONFTEST = str(ROOT / "tests/conftest.py")
+CONFTEST = str(ROOT / "conftest.py")
 
 
 def run_python(code: str, environ: Mapping[str, str]) -> str:

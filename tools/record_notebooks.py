@@ -78,7 +78,9 @@ def main(arguments: Sequence[str]) -> int:
     """Record the named notebooks, or all; return the exit status."""
     failed = 0
     with tempfile.TemporaryDirectory(prefix="nanoqwen-record-", ignore_cleanup_errors=True) as folder:
-        os.environ.update(sandbox_environment(os.environ, Path(folder)), OMP_NUM_THREADS="1")
+        environment = sandbox_environment(os.environ, Path(folder)) | {"OMP_NUM_THREADS": "1"}
+        os.environ.clear()
+        os.environ.update(environment)
         for path in [Path(argument).resolve() for argument in arguments] or all_notebooks():
             start = time.monotonic()
             try:

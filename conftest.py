@@ -1,4 +1,4 @@
-"""Every test process gets a home folder of its own, and nothing may be left in it."""
+"""Every test process gets a home folder of its own, and no test, doctest or notebook may leave anything in it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tools.bootstrap import sandbox_environment
 _FOLDER = tempfile.TemporaryDirectory(prefix="nanoqwen-tests-", ignore_cleanup_errors=True)
 
 # At import, so that it comes before any import of torch, Jupyter or transformers.
-os.environ.update(sandbox_environment(os.environ, Path(_FOLDER.name)))
-for hidden in ("JUPYTER_PATH", "JUPYTER_CONFIG_PATH", "JUPYTERLAB_DIR"):
-    os.environ.pop(hidden, None)
+_ENVIRONMENT = sandbox_environment(os.environ, Path(_FOLDER.name))
+os.environ.clear()
+os.environ.update(_ENVIRONMENT)
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ["OMP_NUM_THREADS"] = "1"  # the workers already use every core
 
