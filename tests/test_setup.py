@@ -227,3 +227,29 @@ def test_a_failing_pip_is_one_line_and_leaves_no_stamp(
     monkeypatch.setattr(bootstrap, "VENV_PYTHON", Path("/bin/false"))
     assert "pip failed" in fail(["setup"], capsys)
     assert not bootstrap.STAMP.exists()
+
+
+# Debian packages
+
+
+def test_without_root_the_missing_packages_are_named_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(bootstrap, "missing_debian_packages", lambda: ["nodejs", "chromium"])
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert bootstrap.main(["debian"]) == 0
+    assert re.fullmatch(r"nanoqwen-lab: .* skipped: nodejs chromium \(.*apt install.*\)\n", capsys.readouterr().out)
+
+
+def test_root_installs_only_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[list[str]] = []
+    monkeypatch.setattr(bootstrap, "missing_debian_packages", lambda: ["chromium"])
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(shutil, "which", lambda name: name)
+    monkeypatch.setattr(subprocess, "run", lambda command, **_: calls.append(command) or SimpleNamespace(returncode=0))
+    assert bootstrap.main(["debian"]) == 0
+    assert [call[2] for call in calls] == ["update", "install"]
+    assert calls[1][-1] == "chromium"
+    monkeypatch.setattr(bootstrap, "missing_debian_packages", list)
+    assert bootstrap.main(["debian"]) == 0
+    assert len(calls) == 2
