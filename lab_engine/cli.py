@@ -7,9 +7,8 @@ doctor's refusals come at once.
 
 from __future__ import annotations
 
+import io
 import json
-import os
-import signal
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,6 +17,7 @@ import typer
 
 from lab_engine import __version__
 from lab_engine.errors import NanoqwenError, PromptError
+from lab_engine.leaving import flush_stdout, leave_tidily_when_told_to, leaving_at_once_on_ctrl_c, refuse, say
 
 app = typer.Typer(
     help="An INT4 Qwen2 decoder with a paged KV cache, in the terminal.",
@@ -35,16 +35,20 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program t
 
 def main() -> None:
     """Run the command line and leave with its status: 0, 1 (a check failed), 2 (bad input) or 130 (Ctrl-C)."""
-    _leave_tidily_when_told_to()
+    leave_tidily_when_told_to()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a pipe or terminal without Unicode gets "?", not a traceback
     try:
         status = app(prog_name="nanoqwen", standalone_mode=False) or 0
-    except (NanoqwenError, typer.TyperException) as error:
-        status = _refuse(error)
+    except NanoqwenError as error:
+        status = refuse(str(error))
+    except typer.TyperException as error:
+        status = refuse(f"{error.format_message()} (nanoqwen --help shows how)")
     except OSError as error:
-        status = _refuse(": ".join(filter(None, (error.filename, error.strerror or str(error)))))
+        status = refuse(": ".join(filter(None, (error.filename, error.strerror or str(error)))))
     if status == 130:
-        _say("nanoqwen: interrupted")
-    sys.exit(_flush_stdout() or status)
+        say("nanoqwen: interrupted")
+    sys.exit(flush_stdout() or status)
 
 
 @app.callback(invoke_without_command=True)
@@ -116,12 +120,15 @@ def convert(
         raise NanoqwenError(f"{out}: the folder {out.absolute().parent} is not there; make it first")
     try:
         from lab_engine.convert import convert as run
+        from lab_engine.convert import find_folder
 
-        run(source, out, progress=True)
+        with leaving_at_once_on_ctrl_c(f"nanoqwen: {source}: download stopped, no file was written"):
+            folder = find_folder(source)
+        run(folder, out, progress=True)
     except KeyboardInterrupt:
-        _say(f"nanoqwen: {out}: conversion stopped, no file was written")
+        say(f"nanoqwen: {out}: conversion stopped, no file was written")
         sys.exit(130)
-    _say(f"wrote {out}: {out.stat().st_size / 1e6:.1f} MB")
+    say(f"wrote {out}: {out.stat().st_size / 1e6:.1f} MB")
 
 
 @app.command()
@@ -156,7 +163,7 @@ def bench(
     """Measure this machine, beside what its bandwidth allows; exit status 1 if an output was wrong."""
     import lab_engine.bench as benchmarks
 
-    results = benchmarks.run(names or [], backend, _say)
+    results = benchmarks.run(names or [], backend, say)
     if as_json:
         _print_json([result.to_dict() for result in results])
     else:
@@ -192,25 +199,7 @@ def progress(
     else:
         _print_rich(record.as_table(labs))
     if problem := record.problem():
-        _say(problem)
-
-
-def _flush_stdout() -> int:
-    """0, or the status for what is left unwritten: 1 where the reader has gone (`| head`), 2 on a full disk."""
-    try:
-        sys.stdout.flush()
-    except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python tries again, and complains, at exit
-        return 1 if isinstance(error, BrokenPipeError) else _refuse(f"stdout: {error.strerror}")
-    return 0
-
-
-def _leave_tidily_when_told_to() -> None:
-    """A closed terminal or `kill` leaves through the `with` blocks, which remove half-written files."""
-    for name in ("SIGTERM", "SIGHUP"):
-        number = getattr(signal, name, None)
-        if number is not None and signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores SIGHUP on purpose
-            signal.signal(number, lambda number, _frame: sys.exit(128 + number))
+        say(problem)
 
 
 def _load(model: str | None, backend: str) -> Any:
@@ -232,17 +221,6 @@ def _stdin() -> str:
         return sys.stdin.buffer.read().decode()
     except UnicodeDecodeError as error:
         raise PromptError(f"stdin: not UTF-8 text (byte {error.start}); expected valid UTF-8") from None
-
-
-def _refuse(error: Any) -> int:
-    usage = isinstance(error, typer.TyperException)
-    message = f"{error.format_message()} (nanoqwen --help shows how)" if usage else str(error)
-    _say("nanoqwen: " + " ".join(message.split()))
-    return 2
-
-
-def _say(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)
 
 
 def _print_json(value: object) -> None:

@@ -4,6 +4,7 @@ import io
 import json
 import math
 import os
+import signal
 import sys
 from collections import namedtuple
 from types import SimpleNamespace
@@ -114,7 +115,7 @@ def test_packing_that_loses_a_sign_is_noticed(monkeypatch, small):
 
 def test_a_failed_check_is_exit_status_1_and_null_in_json(monkeypatch, capsys, small):
     monkeypatch.setattr(NanoqwenFile, "verify", lambda _: [])
-    monkeypatch.setattr(cli.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
     monkeypatch.setattr(sys, "argv", ["nanoqwen", "bench", "verify/fp", "--json"])
     with pytest.raises(SystemExit) as left:
         cli.main()

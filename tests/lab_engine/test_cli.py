@@ -3,7 +3,9 @@
 import io
 import json
 import os
+import select
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -13,7 +15,7 @@ import lab_engine
 from lab_engine import cli
 from lab_engine.loading import load_decoder
 from lab_engine.nanoqwen_file import NanoqwenFile
-from tests.lab_engine.processes import nanoqwen, python
+from tests.lab_engine.processes import environment, nanoqwen, python
 from tests.lab_engine.tiny_models import edit_json
 
 PROMPT = "def fibonacci(n):"
@@ -22,7 +24,7 @@ PROMPT = "def fibonacci(n):"
 @pytest.fixture
 def run(monkeypatch, capsys):
     """Run a command in this process: run("generate", "text", stdin=b"") -> (status, stdout, stderr)."""
-    monkeypatch.setattr(cli.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
 
     def run_command(*arguments, stdin=b""):
         monkeypatch.setattr(sys, "argv", ["nanoqwen", *map(str, arguments)])
@@ -414,6 +416,13 @@ def test_the_module_runs_from_any_folder(shared_file, tmp_path):
     assert done.stderr == ""
 
 
+def test_a_stdout_without_unicode_gets_question_marks_and_no_traceback(shared_file, tmp_path):
+    for arguments in (["inspect", shared_file], ["generate", "é", "--max-new-tokens", "1", "--model", shared_file]):
+        done = nanoqwen(*arguments, folder=tmp_path, PYTHONIOENCODING="ascii")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "?" in done.stdout
+
+
 def test_version_and_a_bare_call(run):
     assert run("--version") == (0, f"nanoqwen {lab_engine.__version__}\n", "")
     assert "generate" in run()[1]
@@ -442,3 +451,58 @@ def test_a_full_disk_behind_stdout_is_one_line(tmp_path):
     (line,) = err.splitlines()
     assert line.startswith("nanoqwen: ")
     assert "No space left on device" in line
+
+
+# the terminal
+
+
+@pytest.fixture
+def terminal(tmp_path):
+    """Start a command on a terminal of its own; gives (process, read, write); read(end) waits for that text."""
+    pty = pytest.importorskip("pty")
+    started = []
+
+    def start(*arguments):
+        ours, theirs = pty.openpty()
+        command = [sys.executable, "-m", "lab_engine", *map(str, arguments)]
+        process = subprocess.Popen(
+            command, cwd=tmp_path, env=environment(), stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+        )
+        os.close(theirs)
+        started.append((process, ours))
+        return process, lambda end: read_until(ours, end), lambda keys: os.write(ours, keys)
+
+    yield start
+    for process, ours in started:
+        process.kill()
+        process.wait()
+        os.close(ours)
+
+
+def read_until(descriptor, end):
+    seen = b""
+    while end not in seen:
+        ready, _, _ = select.select([descriptor], [], [], 60)
+        assert ready, seen
+        seen += os.read(descriptor, 4096)
+    return seen.decode()
+
+
+def test_on_a_terminal_generate_dims_the_prompt_and_ends_with_the_speed(terminal, shared_file):
+    process, read, _ = terminal("generate", PROMPT, "--max-new-tokens", 3, "--model", shared_file)
+    seen = read(b" tok/s")
+    assert process.wait(60) == 0
+    assert f"\x1b[2m{PROMPT}\x1b[22m" in seen
+    assert "tiny on torch" in seen
+    assert "3 tokens at " in seen
+
+
+def test_on_a_terminal_chat_answers_and_ctrl_d_ends_it(terminal, shared_file):
+    process, read, write = terminal("chat", "--model", shared_file, "--max-new-tokens", 3)
+    assert "/quit or Ctrl-D" in read(b"> ")
+    write(b"hi\n")
+    read(b"> ")
+    write(b"word " * 99 + b"\n")
+    assert "/reset" in read(b"> ")
+    write(b"\x04")
+    assert process.wait(60) == 0

@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import signal
 import stat
 import sys
 import tomllib
@@ -106,7 +107,7 @@ def test_an_nvidia_smi_that_fails_means_no_gpu(monkeypatch, tmp_path):
 @pytest.mark.parametrize("arguments", [["doctor"], ["doctor", "--json"]])
 def test_the_command_prints_the_report_and_succeeds(monkeypatch, capsys, shipped, arguments):
     monkeypatch.setattr(sys, "argv", ["nanoqwen", *arguments])
-    monkeypatch.setattr(cli.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
     with pytest.raises(SystemExit) as left:
         cli.main()
     out = capsys.readouterr().out

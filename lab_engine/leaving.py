@@ -1,0 +1,53 @@
+"""How the command line ends: one line on stderr, the right status, and nothing half-written left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+def say(message: str) -> None:
+    """One line on stderr, at once."""
+    print(message, file=sys.stderr, flush=True)
+
+
+def refuse(message: str) -> int:
+    """Print an error as one line; its exit status."""
+    say("nanoqwen: " + " ".join(message.split()))
+    return 2
+
+
+def flush_stdout() -> int:
+    """0, or the status for what is left unwritten: 1 where the reader has gone (`| head`), 2 on a full disk."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python tries again, and complains, at exit
+        return 1 if isinstance(error, BrokenPipeError) else refuse(f"stdout: {error.strerror}")
+    return 0
+
+
+def leave_tidily_when_told_to() -> None:
+    """A closed terminal or `kill` leaves through the `with` blocks, which remove half-written files."""
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores SIGHUP on purpose
+            signal.signal(number, lambda number, _frame: sys.exit(128 + number))
+
+
+@contextmanager
+def leaving_at_once_on_ctrl_c(message: str) -> Iterator[None]:
+    """The hub's download threads cannot be stopped: an ordinary exit would wait until their files are complete."""
+
+    def leave(*_: object) -> None:
+        say(f"\n{message}")
+        os._exit(130)
+
+    before = signal.signal(signal.SIGINT, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
