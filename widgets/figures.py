@@ -81,8 +81,9 @@ class Canvas:
     def png(self) -> bytes:
         """The picture as a small PNG of 64 colours without a date in it: the same marks give the same bytes."""
         drawn, small = io.BytesIO(), io.BytesIO()
-        self._figure.savefig(drawn, format="png")
-        Image.open(drawn).convert("RGB").quantize(64).save(small, format="png", optimize=True)
+        self._figure.savefig(drawn, format="rgba")
+        size = (self.width * PNG_SCALE, self.height * PNG_SCALE)
+        Image.frombytes("RGBA", size, drawn.getvalue()).convert("RGB").quantize(64).save(small, format="png")
         return small.getvalue()
 
 

@@ -14,15 +14,21 @@ const GLIDE_MS = 160;
 const DONE_MS = 1500;
 let made = 0;
 
-// A canvas measures text in the fonts that the page really uses.
+// A canvas measures text in the fonts that the page really uses, each string once.
 function measurer(root) {
   const ruler = document.createElement("canvas").getContext("2d");
   const style = getComputedStyle(root);
   const family = { ui: style.fontFamily, mono: style.getPropertyValue("--nl-mono") };
+  const known = new Map();
   return (string, cls = "") => {
-    const weight = /\bb\b/.test(cls) ? 600 : 400;
-    ruler.font = `${weight} ${fontSize(cls)}px ${/\bm\b/.test(cls) ? family.mono : family.ui}`;
-    return ruler.measureText(string).width;
+    const [bold, mono] = [/\bb\b/.test(cls), /\bm\b/.test(cls)];
+    const font = `${bold ? 600 : 400} ${fontSize(cls)}px ${mono ? family.mono : family.ui}`;
+    const key = `${font}|${string}`;
+    if (!known.has(key)) {
+      ruler.font = font;
+      known.set(key, ruler.measureText(string).width);
+    }
+    return known.get(key);
   };
 }
 
@@ -112,7 +118,7 @@ class View {
     const { state, trace, steps, width, parts } = this;
     if (width <= 0) return;
     this.drawnWidth = width;
-    this.measure = measurer(this.root);
+    this.measure ??= measurer(this.root);
     const { marks, height, label } = this.picture.draw(trace, state, width, this.measure);
     parts.figure.innerHTML = svgText(marks, width, height, label);
     parts.state.innerHTML = sentenceHtml(this.picture.sentence(trace, state));

@@ -1,7 +1,7 @@
-// What tests/widgets/test_javascript.py hands over: a tour's data, cases that Python worked out, widths of letters.
+// data.json: a tour's data, cases that Python worked out, widths of letters. `python -m tests.widgets.javascript_data` writes it.
 import { readFileSync } from "node:fs";
 
-export const data = JSON.parse(readFileSync(process.env.NANOQWEN_JS_DATA, "utf-8"));
+export const data = JSON.parse(readFileSync(new URL("data.json", import.meta.url), "utf-8"));
 
 // Measures like the browser, in the widest common face (DejaVu Sans): advances are in parts of the size.
 export function measure(string, cls = "") {

@@ -1,0 +1,30 @@
+"""Every lab in a real JupyterLab: all cells run, every playground moves by key, both themes can be read."""
+
+import pytest
+
+from tests.browser.jupyter_lab import ROOT
+from tests.browser.lab_page import open_notebook, run_all, use_theme
+
+LABS = sorted(path.name for path in (ROOT / "labs").glob("*.ipynb"))
+
+
+@pytest.mark.parametrize("name", LABS)
+def test_lab_runs_and_its_playgrounds_move_and_can_be_read(page, jupyter_lab, low_contrast, name):
+    open_notebook(page, jupyter_lab, name)
+    assert run_all(page) == []
+    shells = page.locator(".nl-shell")
+    for at in range(shells.count()):
+        shell = shells.nth(at)
+        shell.locator(".nl-pic svg").wait_for()
+        before = shell.locator(".nl-state").inner_text()
+        height = shell.bounding_box()["height"]
+        shell.locator(".nl-pic").focus()
+        page.keyboard.press("End")
+        page.keyboard.press("ArrowLeft")
+        assert shell.locator(".nl-state").inner_text() != before
+        assert shell.bounding_box()["height"] == height
+    for theme in ("JupyterLab Dark", "JupyterLab Light"):
+        use_theme(page, theme)
+        for at in range(shells.count()):
+            assert not low_contrast(page, at), theme
+    page.evaluate("() => { window.jupyterapp.shell.currentWidget.sessionContext.shutdown(); }")
