@@ -23,6 +23,7 @@ _ROWS = 64  # the packed kernel's largest row block: pieces of whole blocks can 
 _GEMV_TOKENS = 8  # up to here the packed kernel beats dequantize-and-multiply (measured, bench prefill)
 _REFINED_LOGITS = 256  # enough but for flat distributions, where the order hardly matters
 _CHUNK_WEIGHTS = 1 << 24  # dequantize at most this many weights at once: 32 MiB in bfloat16
+_PACK_WEIGHTS = 1 << 20  # pack this many at once: larger pieces miss the cache and leave holes in the heap
 
 
 @dataclass(frozen=True)
@@ -163,7 +164,7 @@ def _pack(parts: list[Int4Matrix]) -> tuple[Tensor, Tensor]:
     scales = torch.cat([part.scales for part in parts])
     padding = -words.shape[0] % _ROWS
     words, scales = F.pad(words, (0, 0, 0, padding)), F.pad(scales, (0, 0, 0, padding))
-    step = max(_CHUNK_WEIGHTS // (words.shape[1] * 8) // _ROWS, 1) * _ROWS
+    step = max(_PACK_WEIGHTS // (words.shape[1] * 8) // _ROWS, 1) * _ROWS
     packed = torch.empty(words.shape[0], words.shape[1] * 4, dtype=torch.uint8)
     for start in range(0, words.shape[0], step):
         nibbles = unpack_words(words[start : start + step]).to(torch.int32) + 8
