@@ -6,6 +6,7 @@ several runs; limits come from bytes or operations and from rates measured here,
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -52,7 +53,7 @@ def run(names: Sequence[str], backend: str, say: Callable[[str], None]) -> list[
     results = []
     for benchmark in [known[name] for name in names] or BENCHMARKS:
         say(f"{benchmark.name} …")
-        results.append(_measure(benchmark, backend))
+        results.append(_measure(benchmark, backend, say))
     return results
 
 
@@ -60,9 +61,17 @@ def _why_no_cuda() -> str:
     return next(option.reason for option in availability() if option.name == "cuda")
 
 
-def _measure(benchmark: Benchmark, backend: str) -> Result:
+def _measure(benchmark: Benchmark, backend: str, say: Callable[[str], None]) -> Result:
+    """Without a value where the output was wrong or something is missing: say(line) tells why, the others go on."""
     meter = LoadMeter()
-    found = benchmark.measure(backend)
+    try:
+        found = benchmark.measure(backend)
+        problem = None if found.passed else "the output was wrong, so there is no value"
+    except NanoqwenError as error:
+        problem = f"not measured: {error}"
+        found = Measurement(value=math.nan, passed=False, how=problem)
+    if problem:
+        say(f"{benchmark.name}: {problem}")
     return Result(
         name=benchmark.name,
         value=found.value if found.passed else None,
@@ -88,7 +97,7 @@ def as_table(results: Sequence[Result]) -> Table:
     table.add_column("machine")
     for result in results:
         higher = next(known.higher_is_better for known in BENCHMARKS if known.name == result.name)
-        value = "output was wrong" if result.value is None else _with_unit(result.value, result.unit)
+        value = "failed" if result.value is None else _with_unit(result.value, result.unit)
         limit = "–" if result.limit is None else _with_unit(result.limit, result.unit)
         peer = f"{result.peer['name']}: {_with_unit(result.peer['value'], result.unit)}" if result.peer else "–"
         busy = f"busy: {result.load['other_cores']} cores" if result.load["busy"] else "quiet"

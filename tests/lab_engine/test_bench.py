@@ -86,7 +86,7 @@ def test_a_wrong_output_prints_no_value(monkeypatch, small, name):
     monkeypatch.setattr(decoder.backend, "logits", lambda x, matrix: right(x, matrix).roll(1))
     result = measure(name)
     assert (result.passed, result.value) == (False, None)
-    assert "output was wrong" in render(bench.as_table([result]))
+    assert "failed" in render(bench.as_table([result]))
 
 
 def test_attention_that_forgets_the_last_token_is_noticed(monkeypatch, small):
@@ -122,7 +122,17 @@ def test_a_failed_check_is_exit_status_1_and_null_in_json(monkeypatch, capsys, s
     captured = capsys.readouterr()
     assert left.value.code == 1
     assert [(found["name"], found["value"]) for found in json.loads(captured.out)] == [("verify/fp", None)]
-    assert captured.err == "verify/fp …\n"
+    assert captured.err == "verify/fp …\nverify/fp: the output was wrong, so there is no value\n"
+
+
+def test_one_benchmark_that_cannot_run_does_not_lose_the_others(monkeypatch, small):
+    monkeypatch.setattr(lab_engine, "SHIPPED_MODEL", "gone.nanoqwen")
+    said = []
+    missing, there = bench.run(["decode/tiny-coder", "pack/fp16"], "torch", said.append)
+    assert (missing.value, missing.passed) == (None, False)
+    assert "gone.nanoqwen" in missing.how
+    assert there.passed
+    assert any("gone.nanoqwen" in line for line in said)
 
 
 def render(table):
