@@ -6,7 +6,7 @@ compared with the right ones at every length.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -16,7 +16,7 @@ from lab_engine.decoder import Decoder
 from lab_engine.errors import NanoqwenError
 from lab_engine.kv_pages import pages_for
 from lab_engine.loading import open_source
-from lab_engine.mistakes import MISTAKES, RIGHT, DenseSource, Mistake, exact_decoder
+from lab_engine.mistakes import FORMER_TOKENS, MISTAKES, RIGHT, DenseSource, Mistake, exact_decoder
 from lab_engine.running_example import RUNNING_EXAMPLE
 from lab_engine.tokenizer import Tokenizer
 from lab_engine.weights import WeightSource
@@ -27,7 +27,7 @@ ROUNDING = 1e-3
 DESK = ("no_tail_mask", "wrong_layout", "frozen_step", "no_rescale", "freed_page", "no_cache")
 """The six mistakes of the lab, in the order of its cases; NEW_TOKENS cross three page boundaries."""
 
-NEW_TOKENS = 44
+NEW_TOKENS = 41
 
 
 @dataclass(frozen=True)
@@ -68,13 +68,16 @@ def trace_mistakes(
 ) -> DeskTrace:
     """Write new_tokens tokens with the right decoder and with each named mistake (see MISTAKES).
 
-    source: packed weights. Stop tokens do not end a text here, so that all texts have the same length.
+    source: packed weights. Stop tokens do not end a text here, so that all texts have the same length. Prompt and
+    text together are at most FORMER_TOKENS tokens: further slots would hold undefined memory.
     """
+    tokens = len(tokenizer.encode(prompt)) + new_tokens
+    if tokens > FORMER_TOKENS:
+        raise NanoqwenError(f"prompt and new tokens: found {tokens}, expected at most {FORMER_TOKENS}")
     if unknown := [name for name in names if name not in MISTAKES]:
         raise NanoqwenError(f"mistake {unknown[0]!r}: expected one of {', '.join(MISTAKES)}")
     desk = _Desk(source, tokenizer, tokenizer.encode(prompt), new_tokens)
-    symptoms = tuple(desk.symptom(MISTAKES[name]) for name in names)
-    return DeskTrace(prompt, len(desk.ids), desk.symptom(RIGHT), symptoms)
+    return DeskTrace(prompt, len(desk.ids), desk.right, tuple(desk.symptom(MISTAKES[name]) for name in names))
 
 
 class _Desk:
@@ -82,36 +85,50 @@ class _Desk:
 
     def __init__(self, source: WeightSource, tokenizer: Tokenizer, ids: list[int], new_tokens: int) -> None:
         self.source, self.tokenizer, self.ids = source, tokenizer, ids
-        self.num_pages = pages_for(len(ids) + new_tokens) + pages_for(64 + new_tokens)  # for another request too
+        self.num_pages = 2 * pages_for(FORMER_TOKENS)  # two requests, in one of the mistakes
         self.dense = DenseSource(source)
-        self.right = list(self._decoder(RIGHT, self.dense).generate(ids, new_tokens, frozenset()))
-        self.logits = self._logits_along(self._decoder(RIGHT, self.dense))
+        decoder = self._decoder(RIGHT, self.dense)
+        passes = _count_passes(decoder)
+        self.right_ids, self.right_logits = self._run(decoder, new_tokens, decoder.backend.argmax)
+        self.right = self._described(RIGHT, self.right_ids, self.right_logits, sum(passes))
 
     def symptom(self, mistake: Mistake) -> Symptom:
+        """What the mistake does on the way of the right text, and the text that it writes itself."""
         weights = self.dense if mistake.reader is RIGHT.reader else DenseSource(self.source, mistake.reader)
-        decoder = self._decoder(mistake, weights)
+        decoder, right = self._decoder(mistake, weights), iter(self.right_ids)
         passes = _count_passes(decoder)
-        logits = self._logits_along(decoder)
-        chosen = [decoder.backend.argmax(row[: self.tokenizer.vocab_size]) for row in logits]
-        departs = next((at for at, token_id in enumerate(self.right) if chosen[at] != token_id), None)
-        if departs is not None:  # from there on the broken decoder reads its own text
-            chosen = list(self._decoder(mistake, weights).generate(self.ids, len(self.right), frozenset()))
-        return Symptom(
-            mistake=mistake.name,
-            cause=mistake.cause,
-            lab=mistake.lab,
-            token_texts=tuple(self.tokenizer.token_text(token_id) for token_id in chosen),
-            departs=departs,
-            differences=tuple(_difference(a, b) for a, b in zip(logits, self.logits, strict=True)),
-            token_passes=sum(passes),
-        )
+        _, logits = self._run(decoder, len(self.right_ids), lambda _: next(right))
+        written = [decoder.backend.argmax(row) for row in logits]
+        if written != self.right_ids:  # where it departs, it goes on with its own tokens
+            decoder = self._decoder(mistake, weights)
+            written, _ = self._run(decoder, len(self.right_ids), decoder.backend.argmax)
+        return self._described(mistake, written, logits, sum(passes))
 
     def _decoder(self, mistake: Mistake, weights: WeightSource) -> Decoder:
         return exact_decoder(weights, self.tokenizer, self.num_pages, mistake)
 
-    def _logits_along(self, decoder: Decoder) -> list[Tensor]:
-        """Logits after the prompt, and after each right token but the last."""
-        return [decoder.prefill(self.ids), *(decoder.step(token_id) for token_id in self.right[:-1])]
+    def _run(
+        self, decoder: Decoder, new_tokens: int, choose: Callable[[Tensor], int]
+    ) -> tuple[list[int], list[Tensor]]:
+        """The chosen ids, and the logits of the known ids before each choice."""
+        ids: list[int] = []
+        rows: list[Tensor] = []
+        while len(ids) < new_tokens:
+            logits = decoder.step(ids[-1]) if ids else decoder.prefill(self.ids)
+            rows.append(logits[: self.tokenizer.vocab_size])
+            ids.append(choose(rows[-1]))
+        return ids, rows
+
+    def _described(self, mistake: Mistake, written: list[int], logits: list[Tensor], passes: int) -> Symptom:
+        return Symptom(
+            mistake=mistake.name,
+            cause=mistake.cause,
+            lab=mistake.lab,
+            token_texts=tuple(self.tokenizer.token_text(token_id) for token_id in written),
+            departs=next((at for at, token_id in enumerate(self.right_ids) if written[at] != token_id), None),
+            differences=tuple(_difference(a, b) for a, b in zip(logits, self.right_logits, strict=True)),
+            token_passes=passes,
+        )
 
 
 def _count_passes(decoder: Decoder) -> list[int]:

@@ -24,6 +24,9 @@ from lab_engine.weights import Int4Matrix, WeightSource
 FORMER_OWNER = "class Shape:\n    def __init__(self, name, width, height):\n        self.name = name\n"
 """What another request wrote before, again and again: slots without a token still hold its keys and values."""
 
+FORMER_TOKENS = 80
+"""The length of that text: its five pages are the first to be handed out again."""
+
 OTHER_REQUEST = "import os\nimport sys\n\n\ndef main():\n"
 """What the other request writes once a page has two owners."""
 
@@ -37,12 +40,11 @@ def exact_decoder(
     num_pages: int,
     mistake: Mistake | None = None,
 ) -> Decoder:
-    """A float32 decoder, right or with a mistake, all of whose pages have had another owner."""
+    """A float32 decoder, right or with a mistake; the pages of its next FORMER_TOKENS tokens have had another owner."""
     mistake = mistake or RIGHT
     backend = mistake.backend(source.config, torch.float32)
     decoder = mistake.decoder(source, tokenizer, backend, num_pages=num_pages)
-    owner, slots = tokenizer.encode(FORMER_OWNER), decoder.room()
-    Decoder.prefill(decoder, (owner * slots)[:slots])
+    Decoder.prefill(decoder, (tokenizer.encode(FORMER_OWNER) * FORMER_TOKENS)[:FORMER_TOKENS])
     if mistake.attention_bug:
         decoder.attention = attention_with(mistake.attention_bug)
     return decoder

@@ -110,8 +110,8 @@ def _ask(trace: DeskTrace, symptom: Symptom) -> str:
         return "The text is right. What is wrong, then? Compare the token passes below."
     if symptom.departs == 0:
         return "Wrong from the first token on. Is it noise, or is it Python?"
-    place = trace.prompt_tokens + symptom.departs
-    return f"Right up to {place} tokens in the cache. What happened there? A page has {PAGE_SLOTS} slots."
+    tokens = trace.prompt_tokens + symptom.departs
+    return f"Right up to {tokens} tokens in the cache. Pages end at multiples of {PAGE_SLOTS}: has it to do with them?"
 
 
 def _text_rows(name: str, prompt: str, texts: Sequence[str]) -> list[str]:

@@ -103,9 +103,21 @@ def test_an_unknown_mistake_is_refused_by_name(opened):
         trace_mistakes(*opened, PROMPT, 1, ("no_such",))
 
 
+def test_a_text_longer_than_the_former_owner_s_is_refused(opened):
+    with pytest.raises(NanoqwenError, match="prompt and new tokens: found 1001, expected at most 80"):
+        trace_mistakes(*opened, "def", 1000, ())
+
+
+def test_the_pages_of_a_new_text_hold_what_another_left(opened):
+    source, tokenizer = opened
+    decoder = exact_decoder(DenseSource(source), tokenizer, 10)
+    decoder.cache.data[:, :, :, 5:] = torch.nan  # pages that nobody has had
+    decoder.prefill(tokenizer.encode(PROMPT))
+    assert decoder.sequence.page_table[0] < 5
+    assert decoder.cache.data[:, :, :, decoder.sequence.page_table].isfinite().all()
+
+
 def test_floating_weights_are_refused(shared_checkpoint):
     source, _ = open_source(shared_checkpoint)
-    with pytest.raises(
-        NanoqwenError, match="tensor model.embed_tokens.weight: found floating weights, expected packed INT4"
-    ):
+    with pytest.raises(NanoqwenError, match=r"model\.embed_tokens\.weight: found floating weights, expected packed"):
         DenseSource(source).matrix("model.embed_tokens.weight")
