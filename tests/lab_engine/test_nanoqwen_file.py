@@ -225,6 +225,14 @@ def test_an_offset_that_is_no_place_in_the_file_is_refused(refusal_of_header, of
     assert Q in message
 
 
+def test_an_offset_that_is_not_aligned_is_refused_though_its_bytes_are_there(good, refusal):
+    header = copy.deepcopy(good.header)
+    header["sections"]["tokenizer"]["offset"] += 1
+    data = good.with_header(header) + b" "
+    assert "section tokenizer: offset: found" in refusal(data)
+    assert "expected a multiple of 4096" in refusal(data)
+
+
 def test_a_section_that_ends_after_the_file_is_refused(refusal_of_header, good):
     last = max(good.header["sections"], key=lambda name: good.header["sections"][name]["offset"])
     message = refusal_of_header(
