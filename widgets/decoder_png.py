@@ -6,7 +6,7 @@ from typing import Any
 
 from lab_engine.kv_pages import PAGE_SLOTS
 from widgets.figures import Canvas
-from widgets.tour_png import LETTER, text_pieces
+from widgets.token_text import LETTER, text_pieces
 
 Data = Mapping[str, Any]
 

@@ -6,12 +6,8 @@ What the browser, the PNG and the text picture show is the data that `tour_data`
 
 from functools import cache
 
-import torch
-
-import lab_engine
-from lab_engine.decoder_trace import GenerationTrace, trace_generation
-from lab_engine.loading import load_decoder
-from lab_engine.running_example import RUNNING_EXAMPLE
+from lab_engine.decoder_trace import GenerationTrace
+from lab_engine.running_example import trace_running_example
 from widgets.playground import Badge, Playground
 from widgets.tour_data import tour_data
 from widgets.tour_png import tour_png
@@ -22,10 +18,7 @@ from widgets.tour_text import tour_text
 @cache
 def running_trace() -> GenerationTrace:
     """The running example on the shipped model in exact fp32, traced once."""
-    example = RUNNING_EXAMPLE
-    path = lab_engine.data_path(lab_engine.SHIPPED_MODEL)
-    decoder = load_decoder(path, "torch", torch.float32, example.num_pages, example.page_order)
-    return trace_generation(decoder, example.prompt, example.num_tokens)
+    return trace_running_example()
 
 
 class Tour(Playground):

@@ -93,7 +93,7 @@ def _step_data(trace: GenerationTrace, at: int) -> dict[str, Any]:
         "attention": mean,
         "strongest": mean.index(max(mean)),
         "top": [_candidate(step, *one) for one in step.top],
-        "margin": round(step.margin, 2),
+        "margin": round(step.margin, 3),
     }
 
 

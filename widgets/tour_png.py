@@ -6,6 +6,7 @@ from typing import Any
 
 from lab_engine.kv_pages import PAGE_SLOTS
 from widgets.figures import Canvas
+from widgets.token_text import LETTER, text_columns, text_pieces
 from widgets.tour_data import shares, step_bytes
 from widgets.words import byte_count, percent
 
@@ -13,8 +14,7 @@ Data = Mapping[str, Any]
 Step = Mapping[str, Any]
 
 LEFT, GAP, RIGHT, MARGIN = 300, 24, 544, 16
-STAGES_HEIGHT, PAGES_HEIGHT = 212, 176
-LETTER = 7.23  # px of a 12 px DejaVu Sans Mono letter
+STAGES_HEIGHT, PAGES_HEIGHT = 212, 188
 HUE = {"attention": "c3", "embed": "c4"}
 
 
@@ -46,7 +46,7 @@ class _Panel:
 def tour_png(data: Data, at: int, look: str = "") -> bytes:
     """One pass; `look` names the panel whose number is filled."""
     step = data["steps"][at]
-    pieces = text_pieces([token["text"] for token in data["tokens"]], int(LEFT / LETTER))
+    pieces = text_pieces([token["text"] for token in data["tokens"]], text_columns(LEFT))
     top = MARGIN + max(32 + 16 * (1 + pieces[-1][1]), STAGES_HEIGHT) + GAP
     canvas = Canvas(LEFT + GAP + RIGHT + 2 * MARGIN, top + PAGES_HEIGHT + MARGIN)
     right = MARGIN + LEFT + GAP
@@ -55,24 +55,6 @@ def tour_png(data: Data, at: int, look: str = "") -> bytes:
     _next(_Panel(canvas, MARGIN, top, LEFT), step, look == "next")
     _pages(_Panel(canvas, right, top, RIGHT), data, step, look == "pages")
     return canvas.png()
-
-
-def text_pieces(texts: list[str], columns: int) -> list[tuple[int, int, int, str]]:
-    """(token, row, column, string) of every piece on a grid of `columns` letters; ↵ ends a row, as in tour.js."""
-    pieces: list[tuple[int, int, int, str]] = []
-    row = column = 0
-    for token, string in enumerate(texts):
-        fresh = True
-        for letter in string:
-            if column == columns:
-                row, column, fresh = row + 1, 0, True
-            shown = "↵" if letter == "\n" else letter if letter.isprintable() else " "
-            if fresh:
-                pieces.append((token, row, column, shown))
-            else:
-                pieces[-1] = (*pieces[-1][:3], pieces[-1][3] + shown)
-            row, column, fresh = (row + 1, 0, True) if letter == "\n" else (row, column + 1, False)
-    return pieces
 
 
 def _text(panel: _Panel, data: Data, step: Step, pieces: list[tuple[int, int, int, str]], here: bool) -> None:
@@ -124,42 +106,59 @@ def _stage_table(panel: _Panel, data: Data, read: dict[str, int]) -> None:
         panel.text(panel.width, y + 9, percent(other), "e mu")
 
 
+SLOTS_Y, SLOT_HEIGHT, BARS_HEIGHT = 104, 20, 44
+
+
 def _pages(panel: _Panel, data: Data, step: Step, here: bool) -> None:
-    free = data["numPages"] - len(step["pageTable"])
-    note = f"{free} of {data['numPages']} page ids free"
+    note = f"{data['numPages'] - len(step['pageTable'])} of {data['numPages']} page ids free"
     panel.heading(3, "KV pages: what is read and where it is written", note, here)
     width = (panel.width - 8 * (data["pages"] - 1)) / data["pages"]
-    slot = width / PAGE_SLOTS
-    tokens = step["start"] + step["fed"]
-    for page, page_id in enumerate(step["pageTable"]):
+    for page in range(data["pages"]):
         x = page * (width + 8)
-        attention = step["attention"][page * PAGE_SLOTS : (page + 1) * PAGE_SLOTS]
-        panel.text(x + width / 2, 30, f"page {page} → id {page_id}", "c b" if page == step["page"] else "c")
-        panel.line(x, 40, x + width, 40, "sel" if page == step["page"] else "axis")
-        for at in range(PAGE_SLOTS):
-            panel.rect(x + at * slot, 92, slot, 20, "c1 fill" if page * PAGE_SLOTS + at < tokens else "hatch")
-        if page_id in step["taken"] and width - tokens % PAGE_SLOTS * slot > 84:
-            panel.rect(x + width - 82, 92, 80, 20, "tag")
-            panel.text(x + width - 42, 102, "taken now", "c s b ontag")
-        for at, share in enumerate(attention):
-            high = 48 * share / max(step["attention"])
-            panel.rect(x + at * slot + 1, 92 - high, slot - 2, high, "c3 solid")
-        panel.text(x + width, 52, f"attention {percent(sum(attention))}", "e s ink c3")
-    _written(panel, step, width, slot)
+        if page < len(step["pageTable"]):
+            _page(panel, step, page, x, width / PAGE_SLOTS)
+        else:
+            panel.text(x + width / 2, 30, f"page {page}: not taken yet", "c s mu")
+            panel.line(x, 40, x + width, 40, "axis dash")
+            panel.rect(x, SLOTS_Y, width, SLOT_HEIGHT, "empty dash")
+    _written(panel, step, width, width / PAGE_SLOTS)
+
+
+def _page(panel: _Panel, step: Step, page: int, x: float, slot: float) -> None:
+    end, page_id, here = x + PAGE_SLOTS * slot, step["pageTable"][page], page == step["page"]
+    free = max(0, (page + 1) * PAGE_SLOTS - step["start"] - step["fed"])
+    attention = step["attention"][page * PAGE_SLOTS : (page + 1) * PAGE_SLOTS]
+    panel.text((x + end) / 2, 30, f"page {page} → id {page_id}", "c b" if here else "c")
+    panel.line(x, 40, end, 40, "sel" if here else "axis")
+    panel.text((x + end) / 2, 51, f"attention {percent(sum(attention))}", "c s ink c3")
+    for at in range(PAGE_SLOTS):
+        panel.rect(x + at * slot, SLOTS_Y, slot, SLOT_HEIGHT, "c1 fill" if at < PAGE_SLOTS - free else "hatch")
+    for at, share in enumerate(attention):
+        high = BARS_HEIGHT * share / max(step["attention"])
+        panel.rect(x + at * slot + 1, SLOTS_Y - high, slot - 2, high, "c3 solid")
+    if page_id in step["taken"]:
+        _taken_tag(panel, end, free * slot)
+
+
+def _taken_tag(panel: _Panel, end: float, free: float) -> None:
+    for word, width in (("taken now", 80), ("taken", 52)):
+        if width + 4 < free:
+            panel.rect(end - width - 2, SLOTS_Y, width, SLOT_HEIGHT, "tag")
+            panel.text(end - 2 - width / 2, SLOTS_Y + SLOT_HEIGHT / 2, word, "c s b ontag")
+            return
 
 
 def _written(panel: _Panel, step: Step, width: float, slot: float) -> None:
-    x = step["page"] * (width + 8) + step["firstSlot"] * slot
-    last = step["page"] * (width + 8) + step["slot"] * slot
-    panel.rect(x, 92, last + slot - x, 20, "sel")
-    panel.text(last + slot / 2, 122, str(step["slot"]), "c s b ink ca")
+    first, last = (step["page"] * (width + 8) + step[name] * slot for name in ("firstSlot", "slot"))
+    panel.rect(first, SLOTS_Y, last + slot - first, SLOT_HEIGHT, "sel")
+    panel.text(last + slot / 2, 134, str(step["slot"]), "c s b ink ca")
     tag_width = 142.0
     left = max(0.0, min(panel.width - tag_width, last + slot / 2 - tag_width / 2))
-    panel.rect(left, 136, tag_width, 20, "tag")
-    panel.text(left + tag_width / 2, 146, step["bytes"], "c s b ontag")
+    panel.rect(left, 148, tag_width, 20, "tag")
+    panel.text(left + tag_width / 2, 158, step["bytes"], "c s b ontag")
     strongest = step["strongest"]
-    panel.text(0, 168, f"tallest bar: token {strongest}, {percent(step['attention'][strongest])}", "s mu")
-    panel.text(panel.width, 168, step["address"], "e s mu")
+    panel.text(0, 180, f"tallest bar: token {strongest}, {percent(step['attention'][strongest])}", "s mu")
+    panel.text(panel.width, 180, step["address"], "e s mu")
 
 
 def _next(panel: _Panel, step: Step, here: bool) -> None:

@@ -62,7 +62,7 @@ def _ask_page(data: Data, at: int) -> str:
 def _ask_close(data: Data, at: int) -> str:
     margin = data["steps"][at]["margin"]
     return (
-        f"The closest decision of the text: {margin:.2f} logits between the two best. "
+        f"The closest decision of the text: {margin:.3f} logits between the two best. "
         "Where rounding moves them by more, another token is taken."
     )
 

@@ -12,9 +12,9 @@ LABS = sorted(path.name for path in (ROOT / "labs").glob("*.ipynb"))
 def test_lab_runs_and_its_playgrounds_move_and_can_be_read(page, jupyter_lab, low_contrast, name):
     open_notebook(page, jupyter_lab, name)
     assert run_all(page) == []
-    shells = page.locator(".nl-shell")
-    for at in range(shells.count()):
-        shell = shells.nth(at)
+    moving = page.locator(".nl-shell:has(.nl-stepper)")
+    for at in range(moving.count()):
+        shell = moving.nth(at)
         shell.locator(".nl-pic svg").wait_for()
         before = shell.locator(".nl-state").inner_text()
         height = shell.bounding_box()["height"]
@@ -25,6 +25,6 @@ def test_lab_runs_and_its_playgrounds_move_and_can_be_read(page, jupyter_lab, lo
         assert shell.bounding_box()["height"] == height
     for theme in ("JupyterLab Dark", "JupyterLab Light"):
         use_theme(page, theme)
-        for at in range(shells.count()):
+        for at in range(page.locator(".nl-shell").count()):
             assert not low_contrast(page, at), theme
     page.evaluate("() => { window.jupyterapp.shell.currentWidget.sessionContext.shutdown(); }")

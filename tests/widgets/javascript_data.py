@@ -11,7 +11,7 @@ from matplotlib.ft2font import FT2Font, LoadFlags
 
 from tests.widgets.traces import made_up_trace
 from widgets import Tour
-from widgets.tour_png import text_pieces
+from widgets.token_text import text_pieces
 from widgets.words import byte_count, percent
 
 DATA_FILE = Path(__file__).parent / "js" / "data.json"
@@ -44,7 +44,7 @@ def javascript_data():
         "cases": {
             "percent": [[share, percent(share)] for share in shares],
             "bytes": [[count, byte_count(count)] for count in counts],
-            "pieces": text_pieces([token["text"] for token in tour._trace["tokens"]], 41),
+            "pieces": text_pieces([token["text"] for token in tour._trace["tokens"]], 20),
             "code": [[state, code_of(state)] for state in states],
         },
     }

@@ -1,5 +1,9 @@
 import json
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -8,10 +12,12 @@ from lab_engine.decoder_trace import bytes_per_stage
 from tests.widgets.traces import CONFIG, NEW, PROMPT, made_up_trace
 from widgets import Tour
 from widgets.bundle import STATIC
+from widgets.token_text import text_pieces
+from widgets.tour import running_trace
 from widgets.tour_data import SEVEN_B, SEVEN_B_CONTEXT, shares, step_bytes, tour_data
-from widgets.tour_png import text_pieces
 from widgets.words import byte_count, percent, token_label
 
+ROOT = Path(__file__).resolve().parents[2]
 LAST = 56 - len(PROMPT)
 
 
@@ -69,7 +75,7 @@ def test_the_sentences_of_the_presets_hold_the_computed_numbers(trace, data):
     assert "64,000 to 1" in asks["token 55"]
     assert "16 planes × 4 KiB = 64 KiB" in asks["48 → 49"]
     assert "80 % of the bytes, lm_head 8 %" in asks["where bytes go"]
-    assert f"{min(step.margin for step in trace.steps):.2f} logits" in asks["close call"]
+    assert f"{min(step.margin for step in trace.steps):.3f} logits" in asks["close call"]
 
 
 def test_bytes_of_a_pass_add_up_to_the_engine_s_count(trace, data):
@@ -130,6 +136,27 @@ def test_png_is_the_same_twice_and_another_at_another_step(trace):
     assert len(Tour(trace, step=LAST).png()) < 80_000
 
 
+ALL_TEXTS = "from widgets import Tour; print([repr(Tour(step=at)) for at in range(Tour().step_count())])"
+
+
+def test_the_shipped_model_s_texts_are_the_same_at_another_cpu_capability():
+    """Matrix products differ in their last bits between capability levels; the text pictures must not."""
+    lowest = os.environ | {"ATEN_CPU_CAPABILITY": "default", "PYTHONPATH": str(ROOT)}
+    other = subprocess.run([sys.executable, "-c", ALL_TEXTS], env=lowest, capture_output=True, text=True, check=True)
+    here = [repr(Tour(step=at)) for at in range(Tour().step_count())]
+    assert other.stdout.strip() == str(here)
+
+
+def test_without_arguments_the_running_example_is_shown_and_traced_once():
+    tour = Tour()
+    assert tour.presets[1:3] == ("token 55", "48 → 49")
+    assert Tour(preset="token 55").sentence.split(" · ")[1:5] == [
+        "token 55", "page 3 → id 12", "slot 7", "bytes 50944–51199",
+    ]  # fmt: skip
+    assert running_trace() is running_trace()
+    assert tour._trace["tokens"][0]["text"].startswith("def")
+
+
 def test_the_code_of_a_tour_recreates_it(trace):
     assert Tour(trace, step=40).code == "Tour(step=40)"
     assert Tour(trace, preset="close call").code == 'Tour(preset="close call")'
@@ -158,11 +185,17 @@ def test_percents_round_half_up_and_say_when_something_is_very_little(share, wor
     assert percent(share) == words
 
 
-def test_pieces_of_a_text_break_at_newlines_and_at_the_column():
-    assert text_pieces(["ab", "c\n  d", "efgh"], 4) == [
+def test_a_token_that_fits_into_a_row_stays_whole():
+    assert text_pieces(["ab", "c\n  d", "efg", "hijklmn"], 4) == [
         (0, 0, 0, "ab"),
         (1, 0, 2, "c↵"),
         (1, 1, 0, "  d"),
-        (2, 1, 3, "e"),
-        (2, 2, 0, "fgh"),
+        (2, 2, 0, "efg"),
+        (3, 2, 3, "h"),
+        (3, 3, 0, "ijkl"),
+        (3, 4, 0, "mn"),
     ]
+
+
+def test_a_newline_after_a_full_row_leaves_no_empty_row():
+    assert text_pieces(["abcd", "\n", "e"], 4) == [(0, 0, 0, "abcd"), (1, 0, 4, "↵"), (2, 1, 0, "e")]

@@ -2,6 +2,7 @@
 // trace = {promptTokens, prompt: […], right: […], cases: {name: {texts, departs, differences, cause, lab, sentences}}, floor, decades};
 // widgets/decoder.py makes it. A step of the playground uncovers a part: 0 the texts, 1 the logits, 2 the cause.
 import { fit, line, middle, move, rect, text } from "./marks.js";
+import { textColumns, textPieces } from "./token_text.js";
 import { playground } from "./kit.js";
 
 const COLUMN_GAP = 24;
@@ -13,25 +14,7 @@ const PARTS = ["1 of 3: texts", "2 of 3: logits", "3 of 3: cause"];
 
 export const chosenCase = (trace, state) => trace.cases[state.preset] ?? Object.values(trace.cases)[0];
 
-// Tokens on a grid of `columns` letters: {token, row, column, string}; a newline is drawn as ↵ and ends its row.
-export function deskPieces(texts, columns) {
-  const pieces = [];
-  let [row, column] = [0, 0];
-  texts.forEach((string, token) => {
-    let piece = null;
-    for (const letter of string) {
-      if (column === columns) [row, column, piece] = [row + 1, 0, null];
-      if (!piece) pieces.push((piece = { token, row, column, string: "" }));
-      piece.string += letter === "\n" ? "↵" : /\s|\p{C}/u.test(letter) ? " " : letter;
-      column += 1;
-      if (letter === "\n") [row, column, piece] = [row + 1, 0, null];
-    }
-  });
-  return pieces;
-}
-
-const lettersIn = (width, measure) => Math.floor(width / measure("0", "m"));
-const rowsOf = (texts, columns) => 1 + Math.max(...deskPieces(texts, columns).map(({ row }) => row));
+const rowsOf = (texts, columns) => 1 + Math.max(...textPieces(texts, columns).map(({ row }) => row));
 
 // Rows that every text of the trace needs at this width, so that no case changes the height.
 export function deskRows(trace, columns) {
@@ -45,7 +28,7 @@ export function textColumn(trace, title, texts, departs, width, rows, measure) {
   const all = [...trace.prompt, ...texts];
   const first = departs === null ? all.length : trace.prompt.length + departs;
   const marks = [text(0, 12, title, "b"), line(0, 20, width, 20, "axis")];
-  deskPieces(all, lettersIn(width, measure))
+  textPieces(all, textColumns(width, measure))
     .filter(({ row }) => row < rows)
     .forEach(({ token, row, column, string }) => {
       const [x, y, run] = [column * letter, FIRST_ROW + row * ROW_HEIGHT, Array.from(string).length * letter];
@@ -87,7 +70,7 @@ export function logitsChart(trace, differences, width, measure) {
 export function drawDesk(trace, state, width, measure) {
   const one = chosenCase(trace, state);
   const column = Math.floor((width - COLUMN_GAP) / 2);
-  const rows = deskRows(trace, lettersIn(column, measure));
+  const rows = deskRows(trace, textColumns(column, measure));
   const chartY = FIRST_ROW + rows * ROW_HEIGHT + 16;
   const causeY = chartY + deskChart.top + deskChart.height + 44;
   const covered = (string) => text(0, 12, string, "mu");

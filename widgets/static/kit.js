@@ -3,7 +3,8 @@
 //         steps?(trace, state), moving?(trace, state, width, measure, part) → marks}. All of them are free of the DOM.
 // The model is the one place of the state. `save_changes` keeps one message in flight and lets a newer one replace
 // a waiting one; nothing here waits for an answer, so the picture also moves when the kernel is busy or gone.
-import { fontSize, marksText, svgText } from "./marks.js";
+import { copyText, measurer, placeOf, say } from "./browser.js";
+import { marksText, svgText } from "./marks.js";
 import { clampStep, codeLine, keyAction, neighbourPreset, presetNamed, presetValues, stepAfter, stepValues } from "./state.js";
 import { icon, patternsHtml, sentenceHtml, shellHtml } from "./shell.js";
 import { Presenter } from "./present.js";
@@ -11,26 +12,7 @@ import { Presenter } from "./present.js";
 const STEP_MS = 700;
 const SWEEP_MS = 600;
 const GLIDE_MS = 160;
-const DONE_MS = 1500;
 let made = 0;
-
-// A canvas measures text in the fonts that the page really uses, each string once.
-function measurer(root) {
-  const ruler = document.createElement("canvas").getContext("2d");
-  const style = getComputedStyle(root);
-  const family = { ui: style.fontFamily, mono: style.getPropertyValue("--nl-mono") };
-  const known = new Map();
-  return (string, cls = "") => {
-    const [bold, mono] = [/\bb\b/.test(cls), /\bm\b/.test(cls)];
-    const font = `${bold ? 600 : 400} ${fontSize(cls)}px ${mono ? family.mono : family.ui}`;
-    const key = `${font}|${string}`;
-    if (!known.has(key)) {
-      ruler.font = font;
-      known.set(key, ruler.measureText(string).width);
-    }
-    return known.get(key);
-  };
-}
 
 class View {
   constructor(picture, model, element) {
@@ -39,9 +21,9 @@ class View {
     this.spec = model.get("_spec");
     this.still = matchMedia("(prefers-reduced-motion: reduce)");
     this.buildShell(element);
-    this.presenter = new Presenter(this.root, () => this.draw());
+    this.presenter = new Presenter(this.root, () => this.resize());
     this.listen();
-    this.draw();
+    this.resize();
   }
 
   buildShell(element) {
@@ -65,7 +47,7 @@ class View {
     this.root.addEventListener("click", (event) => this.onClick(event));
     this.root.addEventListener("keydown", (event) => this.onKey(event));
     this.root.addEventListener("input", () => { this.pause(); this.goTo(Number(this.parts.slider.value)); });
-    this.resized = new ResizeObserver(() => { if (this.width !== this.drawnWidth) this.draw(); });
+    this.resized = new ResizeObserver(() => this.resize());
     this.resized.observe(this.parts.figure);
   }
 
@@ -80,7 +62,6 @@ class View {
   get trace() { return this.model.get("_trace"); }
   get state() { return Object.fromEntries(this.spec.fields.map((name) => [name, this.model.get(name)])); }
   get steps() { return this.picture.steps ? this.picture.steps(this.trace, this.state) : this.trace.steps.length; }
-  get width() { return Math.floor(this.parts.figure.clientWidth); }
 
   // ---- state ----
   change(values) {
@@ -114,10 +95,17 @@ class View {
   }
 
   // ---- picture ----
+  // The width is read only when it may have changed: reading it after every draw would cost a layout each time.
+  resize() {
+    const width = Math.floor(this.parts.figure.clientWidth);
+    if (width <= 0 || width === this.width) return; // 0: not on the page, or in a hidden tab
+    this.width = width;
+    this.draw();
+  }
+
   draw() {
     const { state, trace, steps, width, parts } = this;
-    if (width <= 0) return;
-    this.drawnWidth = width;
+    if (!width) return;
     this.measure ??= measurer(this.root);
     const { marks, height, label } = this.picture.draw(trace, state, width, this.measure);
     parts.figure.innerHTML = svgText(marks, width, height, label);
@@ -258,42 +246,6 @@ class View {
     const copied = await copyText(codeLine(this.spec, this.state), this.root);
     say(this.root.querySelector("[data-do=copy]"), copied ? "Copied" : "Copy failed", copied ? "is-done" : "is-error");
   }
-}
-
-const placeOf = (element) => Object.fromEntries(["x", "y", "width", "height"].map((name) => [name, `${element.getAttribute(name)}px`]));
-
-// The clipboard needs a secure page; the old way works on a plain http address.
-async function copyText(string, root) {
-  try {
-    await navigator.clipboard.writeText(string);
-    return true;
-  } catch {
-    const field = document.createElement("textarea");
-    field.value = string;
-    field.className = "nl-away";
-    const focused = document.activeElement;
-    root.append(field);
-    field.select();
-    const copied = document.execCommand("copy");
-    field.remove();
-    focused?.focus();
-    return copied;
-  }
-}
-
-// A button says what happened, in its old width, then returns to its label.
-function say(button, word, cls) {
-  const label = button.querySelector("span");
-  button.dataset.label ??= label.textContent;
-  button.style.minWidth = `${button.offsetWidth}px`;
-  label.textContent = word;
-  button.classList.add(cls);
-  clearTimeout(Number(button.dataset.timer));
-  button.dataset.timer = setTimeout(() => {
-    label.textContent = button.dataset.label;
-    button.classList.remove("is-done", "is-error");
-    button.style.removeProperty("min-width");
-  }, DONE_MS);
 }
 
 // What anywidget calls: the returned function runs when the view goes away.

@@ -2,6 +2,7 @@
 // is read once, K and V go into a page, the logits give the next token, which joins the text.
 // trace = {tokens: [{text, label}], promptTokens, pages, numPages, planes, slotBytes, reference, steps: […]}; widgets/tour.py makes it.
 import { circle, fit, line, linear, middle, move, number, percent, rect, tag, text } from "./marks.js";
+import { textColumns, textPieces } from "./token_text.js";
 import { playground } from "./kit.js";
 
 const SLOTS = 16;
@@ -18,7 +19,7 @@ export function tourLayout(trace, width, measure) {
   const left = wide ? 300 : Math.floor((width - GAP) / 2);
   const right = width - left - GAP;
   const textHeight = 32 + LINE * lineCount(trace, left, measure);
-  const [stagesHeight, pagesHeight, nextHeight] = [212, 176, 156];
+  const [stagesHeight, pagesHeight, nextHeight] = [212, 188, 156];
   if (wide) {
     const second = Math.max(textHeight, stagesHeight) + GAP;
     const places = { text: [0, 0, left], stages: [left + GAP, 0, right], next: [0, second, left], pages: [left + GAP, second, right] };
@@ -38,30 +39,13 @@ function heading(number_, title, note, width, here, measure) {
 
 // ---- 1 text ----
 
-// Every token's pieces on a grid of `columns` letters: {token, row, column, string}. A newline is drawn as ↵ and ends its row.
-export function textPieces(tokens, columns) {
-  const pieces = [];
-  let [row, column] = [0, 0];
-  tokens.forEach(({ text: string }, token) => {
-    let piece = null;
-    for (const letter of string) {
-      if (column === columns) [row, column, piece] = [row + 1, 0, null];
-      if (!piece) pieces.push((piece = { token, row, column, string: "" }));
-      piece.string += letter === "\n" ? "↵" : /\s|\p{C}/u.test(letter) ? " " : letter;
-      column += 1;
-      if (letter === "\n") [row, column, piece] = [row + 1, 0, null];
-    }
-  });
-  return pieces;
-}
-
-const columnsIn = (width, measure) => Math.floor(width / measure("0", "m"));
-const lineCount = (trace, width, measure) => 1 + Math.max(...textPieces(trace.tokens, columnsIn(width, measure)).map(({ row }) => row));
+const piecesOf = (trace, width, measure) => textPieces(trace.tokens.map((token) => token.text), textColumns(width, measure));
+const lineCount = (trace, width, measure) => 1 + piecesOf(trace, width, measure).at(-1).row;
 
 export function textPanel(trace, step, width, measure, here) {
   const letter = measure("0", "m");
   const next = step.start + step.fed;
-  const shown = textPieces(trace.tokens, columnsIn(width, measure)).filter(({ token }) => token <= next);
+  const shown = piecesOf(trace, width, measure).filter(({ token }) => token <= next);
   const marks = heading(1, "Text", `${next} tokens in the cache`, width, here, measure);
   shown.forEach(({ token, row, column, string }) => {
     const [x, y, run] = [column * letter, 32 + row * LINE, Array.from(string).length * letter];
@@ -153,8 +137,8 @@ export function slotAxis(pages, width) {
   return { slot, pageWidth: SLOTS * slot, pageX, x: (position) => pageX(Math.floor(position / SLOTS)) + (position % SLOTS) * slot };
 }
 
-const plot = { y: 44, height: 48 };
-const slots = { y: 92, height: 20 };
+const plot = { y: 60, height: 44 };
+const slots = { y: 104, height: 20 };
 
 export function pagesPanel(trace, step, width, measure, here) {
   const axis = slotAxis(trace.pages, width);
@@ -182,15 +166,20 @@ function pageMarks(trace, step, page, axis, measure) {
     const more = held ? { title: `token ${position}: ${trace.tokens[position].label}`, set: { step: Math.max(0, position - trace.promptTokens + 1) } } : {};
     marks.push(rect(x + slot * axis.slot, slots.y, axis.slot, slots.height, held ? "c1 fill" : "hatch", more));
   }
-  const [room, word] = [(page + 1) * SLOTS - Math.max(tokens, page * SLOTS), "taken now"];
-  const width = Math.ceil(measure(word, "s b")) + 14;
-  if (step.taken.includes(id) && room * axis.slot > width + 4) marks.push(...tag(x + wide - width - 2, slots.y, word, measure));
+  if (step.taken.includes(id)) marks.push(...takenTag(x + wide, (page + 1) * SLOTS - tokens, axis, measure));
   return marks;
+}
+
+// "taken now" lies on the slots that hold no token yet, as far as they have room for it.
+function takenTag(end, free, axis, measure) {
+  const width = (word) => Math.ceil(measure(word, "s b")) + 14;
+  const word = ["taken now", "taken"].find((one) => width(one) + 4 < free * axis.slot);
+  return word ? tag(end - width(word) - 2, slots.y, word, measure) : [];
 }
 
 function attentionLabel(step, page, axis) {
   const share = step.attention.slice(page * SLOTS, (page + 1) * SLOTS).reduce((sum, one) => sum + one, 0);
-  return text(axis.pageX(page) + axis.pageWidth, plot.y + 12, `attention ${percent(share)}`, "e s ink c3 over");
+  return text(axis.pageX(page) + axis.pageWidth / 2, plot.y - 5, `attention ${percent(share)}`, "c s ink c3");
 }
 
 // The slots written in this pass, outlined, and their address, joined to the last one.
@@ -202,10 +191,10 @@ function writtenSlots(trace, step, axis, width, measure) {
   const tagX = Math.max(0, Math.min(width - tagWidth, middleX - tagWidth / 2));
   const outline = rect(first, slots.y, last + axis.slot - first, slots.height, "sel");
   const own = slotNumber(step.page, step.slot, axis, "s b ink ca");
-  const joined = [line(middleX, 130, middleX, 136, "sel"), ...tag(tagX, 136, step.bytes, measure)];
+  const joined = [line(middleX, 142, middleX, 148, "sel"), ...tag(tagX, 148, step.bytes, measure)];
   const strongest = `tallest bar: token ${step.strongest}, ${percent(step.attention[step.strongest])}`;
   const room = width - measure(step.address, "s") - 12;
-  return [outline, own, ...joined, text(0, 172, fit(strongest, room, measure, "s"), "s mu"), text(width, 172, step.address, "e s mu")];
+  return [outline, own, ...joined, text(0, 184, fit(strongest, room, measure, "s"), "s mu"), text(width, 184, step.address, "e s mu")];
 }
 
 // Slot numbers under a page, less the one that would touch the written slot's own.
@@ -217,7 +206,7 @@ function slotNumbers(step, page, axis) {
 // Under its slot; at a page's ends it keeps to the page.
 function slotNumber(page, slot, axis, cls) {
   const [at, anchor] = slot === 0 ? [0, ""] : slot === SLOTS - 1 ? [1, "e "] : [0.5, "c "];
-  return text(axis.pageX(page) + (slot + at) * axis.slot, 126, slot, anchor + cls);
+  return text(axis.pageX(page) + (slot + at) * axis.slot, 138, slot, anchor + cls);
 }
 
 // ---- 4 next token ----

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import view, { chosenCase, deskPieces, deskRows, differenceBars, drawDesk, textColumn } from "../../../widgets/static/decoder.js";
+import view, { chosenCase, deskRows, differenceBars, drawDesk, textColumn } from "../../../widgets/static/decoder.js";
+import { textPieces } from "../../../widgets/static/token_text.js";
 import { measure, overlap, textBox } from "./data.mjs";
 
 const { trace, spec } = JSON.parse(readFileSync(new URL("desk.json", import.meta.url), "utf-8"));
@@ -49,7 +50,7 @@ test("a length has an error bar, or a flat mark where there is none", () => {
 test("tokens from the departing one on are drawn as wrong, and only the departing one has a box", () => {
   const one = trace.cases["case B"];
   const marks = textColumn(trace, "Broken", one.texts, one.departs, 400, 14, measure);
-  assert.equal(marks.filter(({ tag }) => tag === "rect").length, new Set(deskPieces([one.texts[6]], 40).map(({ row }) => row)).size);
+  assert.equal(marks.filter(({ tag }) => tag === "rect").length, new Set(textPieces([one.texts[6]], 40).map(({ row }) => row)).size);
   const wrong = marks.filter(({ class: cls }) => /\bcw\b/.test(cls ?? "") && /ink/.test(cls)).map(({ text }) => text);
   assert.ok(wrong.includes("pass") && !wrong.includes("if"));
 });

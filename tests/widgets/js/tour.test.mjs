@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import view, { byteText, drawTour, movingTour, slotAxis, stageAt, stageBytes, stripSegments, stripSpans, textPieces, totalBytes, tourLayout } from "../../../widgets/static/tour.js";
+import view, { byteText, drawTour, movingTour, slotAxis, stageAt, stageBytes, stripSegments, stripSpans, totalBytes, tourLayout } from "../../../widgets/static/tour.js";
+import { textPieces } from "../../../widgets/static/token_text.js";
 import { data, measure, overlap, textBox } from "./data.mjs";
 
 const { trace, spec } = data;
@@ -43,21 +44,21 @@ test("the keys of gliding marks are unique", () => {
   assert.equal(new Set(keys).size, keys.length);
 });
 
-test("a token's pieces follow rows and columns, and a newline ends its row", () => {
-  const pieces = textPieces([{ text: "ab" }, { text: "c\n  d" }, { text: "efgh" }], 4);
+test("a token that fits stays whole, and a newline ends its row", () => {
+  const pieces = textPieces(["ab", "c\n  d", "efg", "hijklmn"], 4);
   assert.deepEqual(pieces.map(({ token, row, column, string }) => [token, row, column, string]), [
-    [0, 0, 0, "ab"], [1, 0, 2, "c↵"], [1, 1, 0, "  d"], [2, 1, 3, "e"], [2, 2, 0, "fgh"],
+    [0, 0, 0, "ab"], [1, 0, 2, "c↵"], [1, 1, 0, "  d"], [2, 2, 0, "efg"], [3, 2, 3, "h"], [3, 3, 0, "ijkl"], [3, 4, 0, "mn"],
   ]);
 });
 
-test("a row that is exactly full does not leave an empty row before a newline's rest", () => {
-  const rows = textPieces([{ text: "abcd" }, { text: "e" }], 4).map(({ row, column }) => [row, column]);
-  assert.deepEqual(rows, [[0, 0], [1, 0]]);
+test("a newline after a full row leaves no empty row", () => {
+  const pieces = textPieces(["abcd", "\n", "e"], 4);
+  assert.deepEqual(pieces.map(({ row, column }) => [row, column]), [[0, 0], [0, 4], [1, 0]]);
 });
 
 test("letters, rows and columns agree with the PNG's", () => {
-  const pieces = textPieces(trace.tokens, 41).map(({ token, row, column, string }) => [token, row, column, string]);
-  assert.deepEqual(pieces, data.cases.pieces);
+  const pieces = textPieces(trace.tokens.map((token) => token.text), 20);
+  assert.deepEqual(pieces.map(({ token, row, column, string }) => [token, row, column, string]), data.cases.pieces);
 });
 
 test("the strip is as wide as the panel and each stage as its bytes", () => {
