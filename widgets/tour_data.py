@@ -2,27 +2,15 @@
 
 from typing import Any
 
+from lab_engine.bench.models import QWEN_7B
 from lab_engine.config import ModelConfig
 from lab_engine.decoder import STAGES
 from lab_engine.decoder_trace import KV_BYTES, GenerationTrace, StepTrace, bytes_per_stage
 from lab_engine.kv_pages import PAGE_SLOTS
 from widgets.words import span, token_label
 
-SEVEN_B = ModelConfig(
-    hidden_size=3584,
-    intermediate_size=18944,
-    num_layers=28,
-    num_q_heads=28,
-    num_kv_heads=4,
-    head_dim=128,
-    vocab_size=152064,
-    max_positions=32768,
-    rope_theta=1e6,
-    rms_norm_eps=1e-6,
-    tie_embeddings=False,
-)
-"""Qwen2.5-Coder-7B, as its config.json has it."""
 SEVEN_B_CONTEXT = 512
+"""The context at which the course compares the 7B."""
 
 
 def num_planes(config: ModelConfig) -> int:
@@ -52,7 +40,7 @@ def step_bytes(step: dict[str, Any]) -> dict[str, int]:
 def tour_data(trace: GenerationTrace) -> dict[str, Any]:
     """Everything that the pictures show of `trace`, JSON-ready; shares are rounded to 4 digits."""
     steps = [_step_data(trace, at) for at in range(len(trace.steps))]
-    reference = shares(bytes_per_stage(SEVEN_B, SEVEN_B_CONTEXT))
+    reference = shares(bytes_per_stage(QWEN_7B, SEVEN_B_CONTEXT))
     largest = max(share for step in steps for share in shares(step_bytes(step)).values())
     return {
         "model": trace.model,

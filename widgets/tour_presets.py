@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
+from lab_engine.bench.models import QWEN_7B
 from lab_engine.decoder_trace import bytes_per_stage
 from lab_engine.kv_pages import PAGE_SLOTS
 from widgets.playground import Preset
-from widgets.tour_data import SEVEN_B, SEVEN_B_CONTEXT, kv_bytes, step_bytes
+from widgets.tour_data import SEVEN_B_CONTEXT, kv_bytes, step_bytes
 from widgets.words import byte_count, percent
 
 Data = Mapping[str, Any]
@@ -43,7 +44,7 @@ def _ask_first() -> str:
 def _ask_written(data: Data, at: int) -> str:
     read = sum(step_bytes(data["steps"][at]).values())
     written = data["planes"] * data["slotBytes"]
-    seven = sum(bytes_per_stage(SEVEN_B, SEVEN_B_CONTEXT).values()) / kv_bytes(SEVEN_B)
+    seven = sum(bytes_per_stage(QWEN_7B, SEVEN_B_CONTEXT).values()) / kv_bytes(QWEN_7B)
     return (
         f"This step reads {byte_count(read)} to write {byte_count(written)} of K and V: {read / written:,.0f} to 1. "
         f"In the 7B it is {round(seven, -3):,.0f} to 1."

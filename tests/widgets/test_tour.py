@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from lab_engine.bench.models import QWEN_7B
 from lab_engine.decoder import STAGES
 from lab_engine.decoder_trace import bytes_per_stage
 from tests.widgets.traces import CONFIG, NEW, PROMPT, made_up_trace
@@ -14,7 +15,7 @@ from widgets import Tour
 from widgets.bundle import STATIC
 from widgets.token_text import text_pieces
 from widgets.tour import running_trace
-from widgets.tour_data import SEVEN_B, SEVEN_B_CONTEXT, shares, step_bytes, tour_data
+from widgets.tour_data import SEVEN_B_CONTEXT, shares, step_bytes, tour_data
 from widgets.words import byte_count, percent, token_label
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -85,7 +86,7 @@ def test_bytes_of_a_pass_add_up_to_the_engine_s_count(trace, data):
 
 def test_the_7b_s_shares_are_those_of_the_course():
     """80.0 % MLP, 11.5 % q, k, v, o, 7.6 % lm_head, 0.8 % K and V at context 512."""
-    seven = shares(bytes_per_stage(SEVEN_B, SEVEN_B_CONTEXT))
+    seven = shares(bytes_per_stage(QWEN_7B, SEVEN_B_CONTEXT))
     assert round(100 * (seven["gate_up"] + seven["down"]), 1) == 80.0
     assert round(100 * (seven["qkv"] + seven["o"]), 1) == 11.5
     assert round(100 * seven["lm_head"], 1) == 7.6
