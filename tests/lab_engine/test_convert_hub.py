@@ -1,4 +1,4 @@
-"""Converting a hub id: what is downloaded, and one line when it cannot be."""
+"""Converting a hub id, seen from the library: what is downloaded, and what works from the cache (see test_hub too)."""
 
 import os
 import subprocess
@@ -45,16 +45,13 @@ def test_a_hub_id_is_downloaded_without_its_pickles_and_works_offline_afterwards
     out = tmp_path / "someone-tiny.nanoqwen"
     hub = Hub("someone/tiny", checkpoint)
     with serve(hub) as endpoint:
-        lines = convert_from(endpoint, "someone/tiny", "someone/other", "some one/..")
+        lines = convert_from(endpoint, "someone/tiny", "some one/..")
     assert lines[0] == str(out)
     assert out.read_bytes() == shared_file.read_bytes()
     assert any(request.endswith("/model.safetensors") for request in hub.requests)
     assert not any(request.endswith(".bin") for request in hub.requests)
-    assert lines[1].startswith("refused: someone/other: ")
-    assert lines[2].startswith("refused: some one/..: not a hub id")
-    assert len(lines) == 3
+    assert lines[1].startswith("refused: some one/..: not a hub id")
 
     out.unlink()
-    lines = convert_from(endpoint, "someone/tiny", "someone/other")
-    assert lines[0] == str(out)
-    assert lines[1:] == ["refused: someone/other: the hub cannot be reached and no copy is cached; check the network"]
+    assert convert_from(endpoint, "someone/tiny") == [str(out)]  # nobody answers there any more
+    assert out.read_bytes() == shared_file.read_bytes()
