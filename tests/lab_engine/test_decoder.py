@@ -1,6 +1,7 @@
 """The decoder in float32 against the reference: prefill, steps, pieces, page boundaries, undefined memory, forks."""
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from lab_engine.reference import reference_logits
 from tests.lab_engine.tiny_models import random_checkpoint
 
 IDS = torch.randint(0, 396, (40,), generator=torch.Generator().manual_seed(3)).tolist()
+SHIPPED = Path(__file__).resolve().parents[2] / "data" / "tiny-coder.nanoqwen"
 LENGTHS = [1, 2, 15, 16, 17, 31, 32, 33]
 ORDER = [4, 1, 5, 0, 3, 2]
 SHAPES = [
@@ -56,6 +58,15 @@ def test_prefill_and_steps_equal_the_reference(tmp_path, shape):
     assert logits.shape == (433,)
     assert (logits - expected[19]).abs().max() <= 1e-4
     assert (step_through(decoder, IDS, 20) - expected[20:]).abs().max() <= 1e-4
+
+
+@pytest.mark.skipif(not SHIPPED.exists(), reason="data/tiny-coder.nanoqwen is not there yet")
+def test_the_shipped_model_equals_the_reference():
+    decoder = poison(load_decoder(SHIPPED, "torch", torch.float32))
+    ids = decoder.tokenizer.encode("class Stack:\n    def push(self, item):\n        self.items.append(item)\n")
+    expected = reference_logits(open_source(SHIPPED)[0], ids)
+    assert (decoder.prefill(ids[:9]) - expected[8]).abs().max() <= 1e-4
+    assert (step_through(decoder, ids, 9) - expected[9:]).abs().max() <= 1e-4
 
 
 def test_a_hugging_face_folder_is_decoded_without_converting_it(shared_checkpoint):
