@@ -8,6 +8,7 @@ slots of its tokens, then every layer writes K and V there and reads the whole s
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable, Iterator, Sequence
 from operator import index
 
@@ -17,7 +18,7 @@ from torch import Tensor
 from lab_engine.backends import Backend
 from lab_engine.config import ModelConfig
 from lab_engine.errors import PromptError
-from lab_engine.kv_pages import KVCache, pages_for
+from lab_engine.kv_pages import PAGE_SLOTS, KVCache, pages_for
 from lab_engine.reference import rope_tables
 from lab_engine.tokenizer import Tokenizer
 from lab_engine.weights import Weights, WeightSource, gather_weights
@@ -27,6 +28,9 @@ STAGES = ("embed", "qkv", "attention", "o", "gate_up", "down", "lm_head")
 
 PREFILL_TOKENS = 1024
 """A longer prompt goes through the layers in pieces of this many tokens, which bounds the memory of a pass."""
+
+DEFAULT_CACHE_TOKENS = 32768
+"""The default cache holds no more than this, whatever positions a model claims: 1.75 GiB for the 7B."""
 
 Attention = Callable[[Tensor, Tensor, Tensor, Tensor, int], Tensor]
 """(q, k_pages, v_pages, page_table, length) -> output; shapes as Backend.paged_attention."""
@@ -51,19 +55,22 @@ class Decoder:
         num_pages: int | None = None,
         page_order: Sequence[int] | None = None,
     ) -> None:
-        """Load the weights into the backend and reserve the cache (default: one sequence of all positions)."""
+        """Load the weights into the backend and reserve the cache.
+
+        num_pages: default one sequence of all positions, at most DEFAULT_CACHE_TOKENS; memory is only reserved.
+        """
         self.config: ModelConfig = source.config
         self.tokenizer = tokenizer
         self.backend = backend
         self.model_name = model_name
         self.weights: Weights = gather_weights(source, backend)
         if num_pages is None:
-            num_pages = pages_for(self.config.max_positions)
+            num_pages = pages_for(min(self.config.max_positions, DEFAULT_CACHE_TOKENS))
         self.cache = KVCache(self.config, num_pages, backend.dtype, backend.device, page_order)
         self.sequence = self.cache.new_sequence()
         self.attention: Attention = backend.paged_attention
         self.observer: Observer | None = None
-        self._cos, self._sin = rope_tables(self.config, self.config.max_positions)
+        self._cos, self._sin = rope_tables(self.config, min(self.config.max_positions, num_pages * PAGE_SLOTS))
 
     def prefill(self, token_ids: Sequence[int]) -> Tensor:
         """Run a prompt as a new sequence, freeing the one before; logits of its last token, float32 (vocab_size,)."""
@@ -128,7 +135,10 @@ class Decoder:
         return min(self.config.max_positions - self.sequence.length, self.cache.room(self.sequence))
 
     def _check_tokens(self, token_ids: Sequence[int]) -> list[int]:
-        checked = [index(token_id) for token_id in token_ids]
+        try:
+            checked = [index(token_id) for token_id in token_ids]
+        except TypeError:
+            raise PromptError(f"token ids: found {reprlib.repr(token_ids)}, expected a list of whole numbers") from None
         for token_id in checked:
             if not 0 <= token_id < self.config.vocab_size:
                 raise PromptError(f"token id {token_id}: expected 0 to {self.config.vocab_size - 1}")

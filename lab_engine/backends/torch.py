@@ -125,7 +125,9 @@ class TorchBackend:
         logits = self.linear(x, matrix)[0].float()
         if self.dtype != torch.float32:
             largest = logits.max()
-            top = (logits > largest - largest.abs() / 32).nonzero().flatten()[:_REFINED_LOGITS]
+            top = (logits > largest - largest.abs() / 32).nonzero().flatten()
+            if len(top) > _REFINED_LOGITS:
+                top = logits.topk(_REFINED_LOGITS).indices
             logits[top] = self.embed(matrix, top) @ x[0].float()
         return logits
 
