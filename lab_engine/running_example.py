@@ -29,7 +29,7 @@ class RunningExample:
 
 
 RUNNING_EXAMPLE = RunningExample(
-    prompt="def count_words(text):\n",
+    prompt="class Stack:\n",
     num_tokens=56,
     num_pages=16,
     page_order=(5, 9, 2, 12, 7, 0, 14, 3, 10, 1, 13, 6, 15, 4, 11, 8),
