@@ -78,10 +78,9 @@ def pack_words(q: Tensor, layout: str = "value_shuffle") -> Tensor:
 
 def unpack_words(words: Tensor, layout: str = "value_shuffle") -> Tensor:
     """The inverse of pack_words: int32 (rows, k // 8) -> codes int8 (rows, k)."""
-    q = torch.empty(*words.shape, CODES_PER_WORD, dtype=torch.int8)
-    for place, index in enumerate(_order(layout)):
-        q[..., index] = (words >> (4 * place) & 0xF) - 8
-    return q.reshape(words.shape[0], -1)
+    place_of_weight = torch.tensor(_order(layout)).argsort()
+    nibbles = words.unsqueeze(-1) >> (4 * place_of_weight).to(torch.int32)
+    return nibbles.bitwise_and_(0xF).sub_(8).to(torch.int8).reshape(words.shape[0], -1)
 
 
 def shuffle_words(words: Tensor) -> Tensor:
