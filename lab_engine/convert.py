@@ -69,7 +69,7 @@ def _download(repo_id: str) -> Path:
         raise CheckpointError(
             f"{repo_id}: the hub cannot be reached and no copy is cached; check the network"
         ) from None
-    except Exception as error:  # the hub's HTTP library raises its own, and has changed its name before
+    except Exception as error:  # noqa: BLE001  the hub's HTTP library raises its own, whose name has changed before
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise CheckpointError(f"{repo_id}: the download failed ({reason})") from None
 

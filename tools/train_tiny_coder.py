@@ -73,7 +73,7 @@ class Trainer:
         torch.manual_seed(options.seed)
         torch.set_float32_matmul_precision("high")
         self.tokenizer = tokenizers.Tokenizer.from_file(str(options.corpus / "tokenizer.json"))
-        ids, end_id = tiny_corpus.load_ids(options.corpus), self.tokenizer.token_to_id(END_OF_TEXT)
+        ids, end_id = tiny_corpus.load_ids(options.corpus), special_ids(self.tokenizer)[END_OF_TEXT]
         self.windows = Windows(ids, options.batch, options.seed, options.device, end_id)
         texts = [file.text for file in tiny_corpus.load_held_out(options.corpus)]
         self.held_out = tiny_eval.scored_windows(texts, self.tokenizer)
