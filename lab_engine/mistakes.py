@@ -21,7 +21,15 @@ from lab_engine.paged_attention import BUGS, paged_attention
 from lab_engine.tokenizer import Tokenizer
 from lab_engine.weights import Int4Matrix, WeightSource
 
-FORMER_OWNER = "class Shape:\n    def __init__(self, name, width, height):\n        self.name = name\n"
+FORMER_OWNER = """import json
+
+
+def load_config(path):
+    with open(path) as file:
+        return json.load(file)
+
+
+"""
 """What another request wrote before, again and again: slots without a token still hold its keys and values."""
 
 FORMER_TOKENS = 80

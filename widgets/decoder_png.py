@@ -26,8 +26,9 @@ def desk_png(data: Data, case: Data, step: int) -> bytes:
     departs = "the right text" if case["departs"] is None else f"departs at new token {case['departs']}"
     _text(canvas, MARGIN, data, "Right", data["right"], None, rows)
     _text(canvas, MARGIN + COLUMN + GAP, data, f"Broken: {departs}", case["texts"], case["departs"], rows)
+    _scale(canvas, chart, data, len(case["differences"]))
     if step > 0:
-        _chart(canvas, chart, data, case["differences"])
+        _bars(canvas, chart, data, case["differences"])
     if step > 1:
         canvas.text(MARGIN, cause + 8, f"Cause (lab {case['lab']}): {case['cause']}", "b")
     return canvas.png()
@@ -56,20 +57,26 @@ def _text(
         canvas.text(left, y + ROW / 2, shown, f"m {ink}")
 
 
-def _chart(canvas: Canvas, y: float, data: Data, differences: Sequence[float]) -> None:
+def _scale(canvas: Canvas, y: float, data: Data, lengths: int) -> None:
     left, bottom, right = MARGIN + CHART_LEFT, y + CHART_TOP + CHART_HEIGHT, MARGIN + WIDTH
     canvas.text(MARGIN, y + 8, "Largest error of a logit, with the right text in the cache", "b")
+    canvas.text(left - 8, bottom + 14, "tokens", "e s mu")
     for decade in range(data["decades"] + 1):
         height = bottom - CHART_HEIGHT * decade / data["decades"]
         canvas.line(left, height, right, height, "rule" if decade else "axis")
         canvas.text(left - 8, height, f"{data['floor'] * 10**decade:g}", "e s mu")
-    step = (right - left) / len(differences)
+    step = (right - left) / lengths
+    for at in range(lengths):
+        length, middle = data["promptTokens"] + at, left + (at + 0.5) * step
+        if length % PAGE_SLOTS == 0:
+            canvas.line(middle, bottom, middle, bottom + 6, "axis")
+            canvas.text(middle, bottom + 14, str(length), "c s b")
+
+
+def _bars(canvas: Canvas, y: float, data: Data, differences: Sequence[float]) -> None:
+    left, bottom = MARGIN + CHART_LEFT, y + CHART_TOP + CHART_HEIGHT
+    step = (MARGIN + WIDTH - left) / len(differences)
     for at, value in enumerate(differences):
-        x, length = left + at * step, data["promptTokens"] + at
         wrong = value > data["floor"]
         high = CHART_HEIGHT * math.log10(value / data["floor"]) / data["decades"] if wrong else 3
-        canvas.rect(x + 1, bottom - high, step - 2, high, "cw fill" if wrong else "c2 solid")
-        if length % PAGE_SLOTS == 0:
-            canvas.line(x + step / 2, bottom, x + step / 2, bottom + 6, "axis")
-            canvas.text(x + step / 2, bottom + 14, str(length), "c s b")
-    canvas.text(left - 8, bottom + 14, "tokens", "e s mu")
+        canvas.rect(left + at * step + 1, bottom - high, step - 2, high, "cw fill" if wrong else "c2 solid")

@@ -35,6 +35,7 @@ color:var(--nl-text);font:400 13px/20px var(--nl-ui);font-variant-numeric:tabula
 .nl .nl-badge{display:inline-flex;align-items:center;gap:6px;font:400 11px/16px var(--nl-ui);color:var(--nl-text);
 border:1px solid var(--nl-line);border-radius:2px;height:24px;padding:0 8px;white-space:nowrap}
 .nl .nl-badge svg{fill:none;stroke:currentColor;stroke-width:1.5}
+.nl .nl-source{font:400 12px/16px var(--nl-ui);color:var(--nl-muted);margin-left:4px}
 .nl .nl-card{border:1px solid var(--nl-rule);border-radius:2px;padding:12px 16px;overflow-x:auto}
 .nl .nl-card p{margin:0;font:400 13px/20px var(--nl-ui)}
 .nl .nl-card p.t{font-weight:600}.nl .nl-card p.n{color:var(--nl-muted);margin-top:8px}
@@ -48,9 +49,10 @@ border:0;border-top:1px solid var(--nl-rule);color:var(--nl-text);white-space:no
 
 
 def badge_html(badge: Badge) -> str:
-    """The badge as HTML; its title names the source."""
+    """The badge as HTML, its source beside it."""
     sign = f'<svg width="12" height="12" viewBox="0 0 12 12" aria-hidden="true"><path d="{SIGNS[badge.kind]}"/></svg>'
-    return f'<span class="nl-badge" title="{html.escape(badge.source)}">{sign}{WORDS[badge.kind]}</span>'
+    source = f'<span class="nl-source">{html.escape(badge.source)}</span>'
+    return f'<span class="nl-badge">{sign}{WORDS[badge.kind]}</span> {source}'
 
 
 def badge_text(badge: Badge) -> str:

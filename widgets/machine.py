@@ -7,6 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from lab_engine.backends import availability
 from lab_engine.bench.decode import decode_tiny
+from lab_engine.bench.machine import LoadMeter
 from lab_engine.checks import progress
 from widgets.evidence import Table
 from widgets.live_table import LiveTable
@@ -40,12 +41,14 @@ def backends_table() -> LiveTable:
 
 def decode_table() -> LiveTable:
     """Tokens a second of the shipped model in the fastest form of this machine, and what its bytes allow."""
+    load = LoadMeter()
     found = decode_tiny("auto")
     rows = [("decode, shipped model", f"{found.value:,.0f} tok/s", f"{1000 / found.value:.2f} ms")]
     if found.limit:
         allowed = "what its bytes and this machine's bandwidth allow"
         rows.append((allowed, f"{found.limit:,.0f} tok/s", f"{1000 / found.limit:.2f} ms"))
         rows.append(("share of the limit", f"{100 * found.value / found.limit:.0f} %", "–"))
+    rows.append(("cores that other programs took meanwhile", f"{load.read()['other_cores']:.1f}", "–"))
     verdict = "the output is right" if found.passed else "THE OUTPUT IS WRONG, so the times mean nothing"
     text = f"Speed of the shipped model here: in the picture; {verdict}"
     return LiveTable(Table("Speed of the shipped model here", ("what", "rate", "a token"), tuple(rows), HERE), text)

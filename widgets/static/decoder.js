@@ -51,20 +51,28 @@ export function differenceBars(trace, differences, width) {
   });
 }
 
-export function logitsChart(trace, differences, width, measure) {
-  const { left, top, height } = deskChart;
+// The scale is there from the first step on, the bars from the second.
+export function logitsChart(trace, differences, uncovered, width, measure) {
   const title = fit("Largest error of a logit, with the right text in the cache", width, measure, "b");
-  const marks = [text(0, 12, title, "b")];
+  const bars = differenceBars(trace, differences, width);
+  const marks = [text(0, 12, title, uncovered ? "b" : "b mu"), ...chartScale(trace, bars, width)];
+  if (!uncovered) return [...marks, text(width / 2, deskChart.top + deskChart.height / 2 + 4, "the next step shows it", "c mu over")];
+  bars.forEach((bar) => marks.push(rect(bar.x + 1, bar.y, bar.width - 2, bar.height, bar.wrong ? "cw fill" : "c2 solid", { title: `${bar.length} tokens` })));
+  return marks;
+}
+
+function chartScale(trace, bars, width) {
+  const { left, top, height } = deskChart;
+  const bottom = top + height;
+  const marks = [text(left - 8, bottom + 18, "tokens", "e s mu")];
   for (let decade = 0; decade <= trace.decades; decade += 1) {
-    const y = top + height - (height * decade) / trace.decades;
+    const y = bottom - (height * decade) / trace.decades;
     marks.push(line(left, y, width, y, decade ? "rule" : "axis"), middle(left - 8, y, String(Number((trace.floor * 10 ** decade).toPrecision(3))), "e s mu"));
   }
-  differenceBars(trace, differences, width).forEach((bar) => {
-    const [middleX, bottom] = [bar.x + bar.width / 2, top + height];
-    marks.push(rect(bar.x + 1, bar.y, bar.width - 2, bar.height, bar.wrong ? "cw fill" : "c2 solid", { title: `${bar.length} tokens` }));
-    if (bar.length % 16 === 0) marks.push(line(middleX, bottom, middleX, bottom + 6, "axis"), text(middleX, bottom + 18, bar.length, "c s b"));
+  bars.filter(({ length }) => length % 16 === 0).forEach(({ length, x, width: wide }) => {
+    marks.push(line(x + wide / 2, bottom, x + wide / 2, bottom + 6, "axis"), text(x + wide / 2, bottom + 18, length, "c s b"));
   });
-  return [...marks, text(left - 8, top + height + 18, "tokens", "e s mu")];
+  return marks;
 }
 
 export function drawDesk(trace, state, width, measure) {
@@ -73,13 +81,12 @@ export function drawDesk(trace, state, width, measure) {
   const rows = deskRows(trace, textColumns(column, measure));
   const chartY = FIRST_ROW + rows * ROW_HEIGHT + 16;
   const causeY = chartY + deskChart.top + deskChart.height + 44;
-  const covered = (string) => text(0, 12, string, "mu");
   const departs = one.departs === null ? "the right text" : `departs at new token ${one.departs}`;
   const marks = [
     ...textColumn(trace, "Right", trace.right, null, column, rows, measure),
     ...move(textColumn(trace, `Broken: ${departs}`, one.texts, one.departs, column, rows, measure), column + COLUMN_GAP, 0),
-    ...move(state.step > 0 ? logitsChart(trace, one.differences, width, measure) : [covered("Next step: how wrong the logits are, length by length")], 0, chartY),
-    ...move(state.step > 1 ? causeMarks(one, width, measure) : [covered("Last step: the cause")], 0, causeY),
+    ...move(logitsChart(trace, one.differences, state.step > 0, width, measure), 0, chartY),
+    ...move(state.step > 1 ? causeMarks(one, width, measure) : [text(0, 12, "The last step names the cause.", "mu")], 0, causeY),
   ];
   return { marks, height: causeY + 24, label: `Right text, broken text and error of the logits: ${one.sentences[state.step]}` };
 }
