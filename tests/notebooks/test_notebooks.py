@@ -50,9 +50,9 @@ REPORT = "import json; print(json.dumps({'margins': margins, 'edges': edges}))"
 
 ALONG = """
 import json, torch
-from lab_engine.running_example import running_decoder
+from lab_engine.running_example import RUNNING_EXAMPLE, running_decoder
 decoder = running_decoder()
-ids = decoder.tokenizer.encode("def fibonacci(n):")
+ids = decoder.tokenizer.encode(RUNNING_EXAMPLE.prompt)
 rows = [decoder.prefill(ids)]
 for _ in range(40):
     rows.append(decoder.step(decoder.backend.argmax(rows[-1][: decoder.tokenizer.vocab_size])))
