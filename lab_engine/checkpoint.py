@@ -22,7 +22,6 @@ from lab_engine.nanoqwen_file import tensor_shapes
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
 _FLOATS = {"F64", "F32", "F16", "BF16"}
-_LM_HEAD = "lm_head.weight"
 
 
 class Checkpoint:
@@ -35,7 +34,7 @@ class Checkpoint:
     def __init__(self, folder: Path) -> None:
         """Check config, index, names, shapes and dtypes; CheckpointError or ConfigError names what is wrong."""
         self.folder = folder
-        self.config = ModelConfig.from_hf_file(folder / "config.json")
+        self.config = ModelConfig.from_hf_file(_inside(folder, "config.json"))
         self._files = _find_tensors(folder)
         if self.config.num_layers > len(self._files):  # before tensor_shapes lists every one of them
             found = f"num_hidden_layers is {self.config.num_layers}, but there are {len(self._files)} tensors"

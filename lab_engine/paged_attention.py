@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from lab_engine.errors import NanoqwenError
-from lab_engine.kv_pages import PAGE_SLOTS
+from lab_engine.kv_pages import PAGE_SLOTS, pages_for
 
 BUGS = {
     "no_tail_mask": "the empty slots of the tail take part in the softmax",
@@ -49,7 +49,7 @@ def paged_attention(
     m = torch.full((num_heads, num_tokens), -math.inf)
     l = torch.zeros(num_heads, num_tokens)
     acc = torch.zeros(num_heads, num_tokens, head_dim)
-    num_pages = length // PAGE_SLOTS if bug == "floor_pages" else -(-length // PAGE_SLOTS)
+    num_pages = length // PAGE_SLOTS if bug == "floor_pages" else pages_for(length)
     for page, page_id in enumerate(page_table[:num_pages]):
         k, v = k_pages[kv_head, page_id].float(), v_pages[kv_head, page_id].float()
         slot_token = page * PAGE_SLOTS + torch.arange(PAGE_SLOTS)

@@ -16,7 +16,7 @@ from torch import Tensor
 from lab_engine.nanoqwen_file import tensor_shapes
 from lab_engine.reference import reference_logits
 from lab_engine.tokenizer import Tokenizer
-from lab_engine.weights import WeightSource, float_matrix
+from lab_engine.weights import WeightSource
 
 
 class FloatWeights:
@@ -28,7 +28,7 @@ class FloatWeights:
         shapes = tensor_shapes(source.config)
         names = [name for name in shapes if not name.endswith(".scales")]
         self._tensors = {
-            name: float_matrix(source.matrix(name)) if len(shapes[name][1]) == 2 else source.vector(name)
+            name: source.matrix(name).float() if len(shapes[name][1]) == 2 else source.vector(name)
             for name in names
         }
 

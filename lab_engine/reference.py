@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from lab_engine.config import ModelConfig
-from lab_engine.weights import WeightSource, float_matrix
+from lab_engine.weights import WeightSource
 
 
 def rope_tables(config: ModelConfig, num_positions: int) -> tuple[Tensor, Tensor]:
@@ -41,7 +41,7 @@ def reference_logits(source: WeightSource, token_ids: list[int]) -> Tensor:
     """Logits of every position: float32 (tokens, vocab_size). Runs in inference mode, float32 throughout."""
     config = source.config
     with torch.inference_mode():
-        embed = float_matrix(source.matrix("model.embed_tokens.weight"))
+        embed = source.matrix("model.embed_tokens.weight").float()
         x = embed[torch.tensor(token_ids)]
         cos, sin = rope_tables(config, len(token_ids))
         for layer in range(config.num_layers):
@@ -51,7 +51,7 @@ def reference_logits(source: WeightSource, token_ids: list[int]) -> Tensor:
             h = rms_norm(x, source.vector(prefix + "post_attention_layernorm.weight"), config.rms_norm_eps)
             x = x + _mlp(source, prefix + "mlp.", h)
         x = rms_norm(x, source.vector("model.norm.weight"), config.rms_norm_eps)
-        head = embed if config.tie_embeddings else float_matrix(source.matrix("lm_head.weight"))
+        head = embed if config.tie_embeddings else source.matrix("lm_head.weight").float()
         return x @ head.T
 
 
@@ -59,7 +59,7 @@ def _attention(source: WeightSource, prefix: str, h: Tensor, cos: Tensor, sin: T
     config, tokens = source.config, h.shape[0]
 
     def heads(name: str) -> Tensor:
-        weight = float_matrix(source.matrix(f"{prefix}{name}_proj.weight"))
+        weight = source.matrix(f"{prefix}{name}_proj.weight").float()
         return (h @ weight.T + source.vector(f"{prefix}{name}_proj.bias")).view(tokens, -1, config.head_dim)
 
     ratio = config.q_heads_per_kv_head
@@ -70,10 +70,10 @@ def _attention(source: WeightSource, prefix: str, h: Tensor, cos: Tensor, sin: T
     causal = torch.ones(tokens, tokens, dtype=torch.bool).tril()
     probabilities = scores.masked_fill(~causal, -math.inf).softmax(dim=-1)
     out = torch.einsum("hqk,khd->qhd", probabilities, v).reshape(tokens, -1)
-    return out @ float_matrix(source.matrix(f"{prefix}o_proj.weight")).T
+    return out @ source.matrix(f"{prefix}o_proj.weight").float().T
 
 
 def _mlp(source: WeightSource, prefix: str, h: Tensor) -> Tensor:
-    gate = h @ float_matrix(source.matrix(f"{prefix}gate_proj.weight")).T
-    up = h @ float_matrix(source.matrix(f"{prefix}up_proj.weight")).T
-    return (torch.nn.functional.silu(gate) * up) @ float_matrix(source.matrix(f"{prefix}down_proj.weight")).T
+    gate = h @ source.matrix(f"{prefix}gate_proj.weight").float().T
+    up = h @ source.matrix(f"{prefix}up_proj.weight").float().T
+    return (torch.nn.functional.silu(gate) * up) @ source.matrix(f"{prefix}down_proj.weight").float().T

@@ -42,7 +42,7 @@ class Int4Matrix:
 
 
 Matrix = Int4Matrix | Tensor
-"""A packed matrix, or floating weights (rows, k)."""
+"""A packed matrix, or floating weights (rows, k); `float()` gives either as float32."""
 
 
 class WeightSource(Protocol):
@@ -91,16 +91,11 @@ class MappedSource:
 
     def matrix(self, name: str) -> Tensor:
         """The mapped matrix."""
-        return self.function(name, float_matrix(self.source.matrix(name)))
+        return self.function(name, self.source.matrix(name).float())
 
     def vector(self, name: str) -> Tensor:
         """The vector of the source, unchanged."""
         return self.source.vector(name)
-
-
-def float_matrix(matrix: Matrix) -> Tensor:
-    """Any matrix as float32 (rows, k)."""
-    return matrix.float()
 
 
 @dataclass(frozen=True)

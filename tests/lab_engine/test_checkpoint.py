@@ -76,6 +76,12 @@ def test_a_single_file_that_is_a_link_out_of_the_folder_is_refused(checkpoint):
     assert SINGLE in refusal(checkpoint)
 
 
+def test_a_config_that_is_a_link_out_of_the_folder_is_refused(checkpoint):
+    (checkpoint / "config.json").rename(checkpoint.parent / "elsewhere.json")
+    (checkpoint / "config.json").symlink_to(checkpoint.parent / "elsewhere.json")
+    assert "config.json is a link that leads out of the folder" in refusal(checkpoint)
+
+
 def test_the_hubs_own_cache_layout_is_read_and_another_models_blobs_are_not(shared_checkpoint, tmp_path):
     """models--a--b/snapshots/<commit>/file -> ../../blobs/<hash>: links that stay within the model."""
     model = tmp_path / "models--a--b"

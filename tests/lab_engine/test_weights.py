@@ -8,7 +8,7 @@ from lab_engine.convert import convert
 from lab_engine.int4 import dequantize, pack_words, quantize_rows
 from lab_engine.nanoqwen_file import NanoqwenFile
 from lab_engine.reference import reference_logits
-from lab_engine.weights import FileSource, Int4Matrix, MappedSource, float_matrix, gather_weights
+from lab_engine.weights import FileSource, Int4Matrix, MappedSource, gather_weights
 from tests.lab_engine.tiny_models import random_checkpoint
 
 Q = "model.layers.0.self_attn.q_proj.weight"
@@ -30,7 +30,6 @@ def test_an_int4_matrix_knows_its_shape_bytes_and_weights():
     assert matrix.shape == (5, 256)
     assert matrix.num_bytes == 5 * 256 * 0.515625
     assert torch.equal(matrix.float(), dequantize(q, scales))
-    assert torch.equal(float_matrix(matrix), matrix.float())
 
 
 def test_the_words_of_a_file_are_its_mapping_not_a_copy(shared_file):
