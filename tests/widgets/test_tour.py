@@ -10,6 +10,7 @@ import pytest
 from lab_engine.bench.models import QWEN_7B
 from lab_engine.decoder import STAGES
 from lab_engine.decoder_trace import bytes_per_stage
+from lab_engine.running_example import RUNNING_EXAMPLE
 from tests.widgets.traces import CONFIG, NEW, PROMPT, made_up_trace
 from widgets import Tour
 from widgets.bundle import STATIC
@@ -155,7 +156,8 @@ def test_without_arguments_the_running_example_is_shown_and_traced_once():
         "token 55", "page 3 → id 12", "slot 7", "bytes 50944–51199",
     ]  # fmt: skip
     assert running_trace() is running_trace()
-    assert tour._trace["tokens"][0]["text"].startswith("def")
+    text = "".join(token["text"] for token in tour._trace["tokens"])
+    assert text.startswith(RUNNING_EXAMPLE.prompt)
 
 
 def test_the_code_of_a_tour_recreates_it(trace):
