@@ -19,7 +19,7 @@ CODES_PER_WORD = 8
 BYTES_PER_WEIGHT = 0.5 + 2 / GROUP
 
 _FP16_MAX = 65504.0
-# Fractions of the two plain scales that the search tries besides 1. More of them change nothing (docs/int4_scales.md).
+# Fractions of the two plain scales that the search tries besides 1. More change next to nothing (docs/int4_scales.md).
 _SHRINK = (0.94, 0.88)
 
 

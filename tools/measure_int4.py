@@ -1,6 +1,6 @@
-"""How the INT4 scales are chosen, and what the output head costs: measured on the shipped model, written as a table.
+"""How the INT4 scales are chosen, and what the output head costs: measured on the shipped model, printed as a table.
 
-    python tools/measure_int4.py --text data/heldout_sample.py.txt > docs/int4_scales.md
+    python -m tools.measure_int4 --text TEXT       the table of docs/int4_scales.md; TEXT: Python that trained nothing
 
 Compares, against the unquantized checkpoint: the three methods of int4.quantize_rows on every matrix, and for the
 best of them the embedding (which is also the output head) in INT4, INT8 and 16 bits.
@@ -45,7 +45,7 @@ def with_head(head: Callable[[Tensor], Tensor]) -> Callable[[str, Tensor], Tenso
 
 
 def main() -> None:
-    """Print the two tables as Markdown."""
+    """Print the table as Markdown."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--text", type=Path, required=True)
     parser.add_argument("--model", type=Path, default=data_path("tiny-coder"))

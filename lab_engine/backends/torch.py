@@ -122,7 +122,7 @@ class TorchBackend:
         """As linear, but the largest logits are computed again in float32.
 
         A bfloat16 product is rounded to bfloat16, whose step is 0.125 between 16 and 32: tokens would tie.
-        All logits within eight such steps of the largest are refined.
+        Logits within 1/32 of the largest are refined: four to eight such steps.
         """
         logits = self.linear(x, matrix)[0].float()
         if self.dtype != torch.float32:
