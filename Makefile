@@ -14,7 +14,7 @@ export PYTHON TORCH_INDEX
 PY := .venv/bin/python
 BOOTSTRAP := python=$$(sh tools/find_python.sh) && exec "$$python" tools/bootstrap.py
 PYTEST := $(PY) -m pytest -n auto --maxprocesses 8 --dist loadscope
-JS_TESTS = $(shell find tests -name '*.test.js' -o -name '*.test.mjs')
+JS_TESTS = $(shell find tests -name '*.test.mjs')
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
@@ -47,7 +47,7 @@ record: setup ## execute the notebooks in place and store their outputs
 	$(PY) -m tools.record_notebooks $(NOTEBOOKS)
 
 shots: setup ## take a picture of every playground into shots/
-	$(PY) tools/shots.py
+	$(PY) -m tools.shots
 
 setup: ## make .venv with everything the tests need
 	@$(BOOTSTRAP) setup

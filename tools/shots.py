@@ -1,4 +1,4 @@
-"""Screenshots of every playground, for a person to look at: `python tools/shots.py [FOLDER]` (default shots/, ignored).
+"""Screenshots of every playground, for a person to look at: `python -m tools.shots [FOLDER]` (default shots/, ignored).
 
 Each preset is taken wide, in both themes; the first one also narrow, and in Present at 1280 × 800.
 """
@@ -11,14 +11,10 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-import widgets  # noqa: E402  (a program of the working tree, also where the project is not installed)
-from tools.static_page import NARROW, WIDE, static_page  # noqa: E402
-from widgets.playground import Playground  # noqa: E402
-
-CHROMIUM = "/usr/bin/chromium"
+import widgets
+from tools.bootstrap import ROOT
+from tools.static_page import NARROW, WIDE, static_page
+from widgets.playground import Playground
 
 
 def playgrounds() -> Iterator[Playground]:
@@ -59,8 +55,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", nargs="?", type=Path, default=ROOT / "shots")
     folder: Path = parser.parse_args().folder
-    browser_path = shutil.which("chromium") or CHROMIUM
-    if not Path(browser_path).exists():
+    browser_path = shutil.which("chromium")
+    if browser_path is None:
         sys.exit("shots: chromium is not installed; install the package chromium (Debian: apt-get install chromium)")
     folder.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as playwright:
