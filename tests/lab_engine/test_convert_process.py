@@ -83,7 +83,7 @@ print(peak() - before)
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak memory from /proc")
 def test_peak_memory_stays_below_four_times_the_largest_tensor_and_300_mb(checkpoint, tmp_path):
-    """The scales as shipped. One tensor of 102 MB: held once as the mapped file at most, so the bound that is asserted is tighter."""
+    """One tensor of 102 MB, held once as the mapped file at most: the bound that is asserted is tighter."""
     edit_json(checkpoint / "config.json", vocab_size=200_000)
     edit_tensors(checkpoint, model__embed_tokens__weight=torch.ones(200_000, 256, dtype=torch.float16))
     command = [sys.executable, "-c", MEASURE, str(checkpoint), str(tmp_path / "m.nanoqwen")]
