@@ -36,7 +36,7 @@ def quantize_rows(weight: Tensor, method: str = "search") -> tuple[Tensor, Tenso
         raise NanoqwenError(f"weight of shape {tuple(weight.shape)}: expected (rows, k) with k a multiple of {GROUP}")
     groups = weight.float().reshape(weight.shape[0], -1, GROUP)
     if not torch.isfinite(groups).all():
-        raise NanoqwenError(f"weight of shape {tuple(weight.shape)}: found NaN or inf, expected finite weights")
+        raise NanoqwenError("weights: found NaN or inf, expected finite numbers")
     if method == "absmax7":
         q, scales = _round_to(groups, plain_scale(groups))
     elif method == "absmax8":
