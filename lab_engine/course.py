@@ -9,10 +9,10 @@ HARDWARE = ("no GPU", "T4", "RTX 30/40", "H100, H200")
 """The machines of the hardware table. The triton backend needs Ampere or newer, the cuda backend Hopper."""
 
 _EVERYWHERE = ("runs",) * 4
-_RECORDED = ("runs; GPU recorded",) * 2
-_TRITON = (*_RECORDED, "runs; Triton live", "runs; all live")
-_HOPPER = ("runs; GPU recorded",) * 3
-_SIMULATED = ("simulated",) * 3
+_RECORDED = "runs; GPU recorded"
+_TRITON = (_RECORDED, _RECORDED, "runs; Triton live", "runs; all live")
+_HOPPER = (_RECORDED, _RECORDED, _RECORDED, "runs; all live")
+_SIMULATED = ("simulated", "simulated", "simulated", "live")
 
 
 @dataclass(frozen=True)
@@ -43,20 +43,8 @@ COURSE = (
     Lab("03_gemv", "qkv, o, gate_up, down, lm_head", "place a kernel on the roofline", 60, _TRITON),
     Lab("04_kv_pages", "where attention's past lies", "turn a token into page id, slot, address", 45, _EVERYWHERE),
     Lab("05_paged_attention", "attention", "do softmax page by page, name a tail bug", 60, _TRITON),
-    Lab("06_warp_roles", "attention inside the GPU", "find a race and a deadlock", 60, (*_SIMULATED, "live")),
-    Lab(
-        "07_graph_capture",
-        "the gaps between the stages",
-        "capture a step, say what it froze",
-        50,
-        (*_HOPPER, "runs; all live"),
-    ),
-    Lab(
-        "08_decoder",
-        "all of it, put together",
-        "swap quantization, sampler, attention",
-        60,
-        _EVERYWHERE,
-    ),
+    Lab("06_warp_roles", "attention inside the GPU", "find a race and a deadlock", 60, _SIMULATED),
+    Lab("07_graph_capture", "the gaps between the stages", "capture a step, say what it froze", 50, _HOPPER),
+    Lab("08_decoder", "all of it, put together", "swap quantization, sampler, attention", 60, _EVERYWHERE),
 )
 """The labs in order."""

@@ -1,6 +1,6 @@
 // Lab 00: what happens between a prompt and the next token. Four panels, read clockwise: the text goes in, every weight
 // is read once, K and V go into a page, the logits give the next token, which joins the text.
-// trace = {tokens: [{text, label}], promptTokens, pages, numPages, planes, slotBytes, reference, steps: […]}; widgets/tour.py makes it.
+// trace = {tokens: [{text, label}], promptTokens, pages, numPages, planes, slotBytes, reference, steps: […]}; widgets/tour_data.py makes it.
 import { circle, fit, line, linear, middle, move, number, percent, rect, tag, text } from "./marks.js";
 import { textColumns, textPieces } from "./token_text.js";
 import { playground } from "./kit.js";
