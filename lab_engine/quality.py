@@ -28,8 +28,7 @@ class FloatWeights:
         shapes = tensor_shapes(source.config)
         names = [name for name in shapes if not name.endswith(".scales")]
         self._tensors = {
-            name: source.matrix(name).float() if len(shapes[name][1]) == 2 else source.vector(name)
-            for name in names
+            name: source.matrix(name).float() if len(shapes[name][1]) == 2 else source.vector(name) for name in names
         }
 
     def matrix(self, name: str) -> Tensor:
