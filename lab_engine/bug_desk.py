@@ -16,10 +16,10 @@ from lab_engine.decoder import Decoder
 from lab_engine.errors import NanoqwenError
 from lab_engine.kv_pages import pages_for
 from lab_engine.loading import open_source
-from lab_engine.mistakes import FORMER_TOKENS, MISTAKES, RIGHT, DenseSource, Mistake, exact_decoder
+from lab_engine.mistakes import FORMER_TOKENS, MISTAKES, RIGHT, Mistake, exact_decoder
 from lab_engine.running_example import RUNNING_EXAMPLE
 from lab_engine.tokenizer import Tokenizer
-from lab_engine.weights import WeightSource
+from lab_engine.weights import DenseSource, WeightSource
 
 ROUNDING = 1e-3
 """Logits nearer than this are called equal: float32 sums differ by less from CPU to CPU."""

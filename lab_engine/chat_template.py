@@ -76,7 +76,7 @@ def render_chat(template: str, messages: Sequence[Mapping[str, str]], special_to
 
 @lru_cache(maxsize=4)
 def _compile(template: str) -> jinja2.Template:
-    # Imported here because Jinja costs the start of the program 80 ms, and only a chat needs it.
+    # Imported here because Jinja makes every start of the program slower, and only a chat needs it.
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     environment = ImmutableSandboxedEnvironment(

@@ -109,8 +109,8 @@ class Decoder:
         pads its embedding). Generation ends early when the model's positions or the pages do; the last token
         yielded is not fed back: nobody would read its logits.
         """
-        if max_new_tokens < 0:
-            raise PromptError(f"max_new_tokens: found {max_new_tokens}, expected 0 or more")
+        if not isinstance(max_new_tokens, int) or max_new_tokens < 0:
+            raise PromptError(f"max_new_tokens: found {max_new_tokens!r}, expected a whole number, 0 or more")
         logits = self.prefill(token_ids)
         stop = self.tokenizer.stop_token_ids if stop_token_ids is None else stop_token_ids
         return self._continue(logits, max_new_tokens, stop, sampler or self.backend.argmax)

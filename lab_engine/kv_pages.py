@@ -36,8 +36,8 @@ class PagePool:
 
     def __init__(self, num_pages: int, free_order: Iterable[int] | None = None) -> None:
         """A pool of ids 0 … num_pages - 1, handed out in free_order (default ascending)."""
-        if num_pages < 1:
-            raise NanoqwenError(f"num_pages: found {num_pages}, expected 1 or more")
+        if not isinstance(num_pages, int) or num_pages < 1:
+            raise NanoqwenError(f"num_pages: found {num_pages!r}, expected a whole number, 1 or more")
         self.num_pages = num_pages
         order = list(range(num_pages) if free_order is None else free_order)
         if sorted(order) != list(range(num_pages)):

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from lab_engine.backends.torch import TorchBackend
 from lab_engine.decoder import Attention, Decoder
-from lab_engine.errors import NanoqwenError
 from lab_engine.int4 import dequantize, shuffle_words, unpack_words
 from lab_engine.kv_pages import Sequence as CachedSequence
 from lab_engine.paged_attention import BUGS, paged_attention
@@ -65,29 +64,6 @@ def attention_with(bug: str | None) -> Attention:
         return paged_attention(q, k_pages, v_pages, page_table.tolist(), length, bug)[0]
 
     return attend
-
-
-class DenseSource:
-    """The packed matrices of a source as float32, read once each by the given reader."""
-
-    def __init__(self, source: WeightSource, reader: Callable[[Int4Matrix], Tensor] = Int4Matrix.float) -> None:
-        """reader turns words and scales into weights (rows, k); NanoqwenError for matrices that are not packed."""
-        self.config = source.config
-        self._source, self._reader = source, reader
-        self._read: dict[str, Tensor] = {}
-
-    def matrix(self, name: str) -> Tensor:
-        """The matrix as the reader sees it."""
-        if name not in self._read:
-            packed = self._source.matrix(name)
-            if not isinstance(packed, Int4Matrix):
-                raise NanoqwenError(f"tensor {name}: found floating weights, expected packed INT4 (a .nanoqwen file)")
-            self._read[name] = self._reader(packed)
-        return self._read[name]
-
-    def vector(self, name: str) -> Tensor:
-        """The vector of the source, unchanged."""
-        return self._source.vector(name)
 
 
 class FrozenStep(TorchBackend):

@@ -11,31 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
-from lab_engine.nanoqwen_file import tensor_shapes
 from lab_engine.reference import reference_logits
 from lab_engine.tokenizer import Tokenizer
-from lab_engine.weights import WeightSource
-
-
-class FloatWeights:
-    """Any source read once, its matrices as float32: the reference asks for each of them in every window."""
-
-    def __init__(self, source: WeightSource) -> None:
-        """Hold every tensor of the source in memory: 4 bytes a weight."""
-        self.config = source.config
-        shapes = tensor_shapes(source.config)
-        names = [name for name in shapes if not name.endswith(".scales")]
-        self._tensors = {
-            name: source.matrix(name).float() if len(shapes[name][1]) == 2 else source.vector(name) for name in names
-        }
-
-    def matrix(self, name: str) -> Tensor:
-        """A matrix, float32 (rows, k)."""
-        return self._tensors[name]
-
-    vector = matrix
+from lab_engine.weights import DenseSource, WeightSource
 
 
 @dataclass(frozen=True)
@@ -58,7 +37,7 @@ def windows(tokenizer: Tokenizer, text: str, length: int = 512) -> Iterator[list
 
 def measure(source: WeightSource, baseline: WeightSource, tokenizer: Tokenizer, text: str) -> Quality:
     """Run a text through both sources in float32 (reference.py) and compare; the first token of a window is free."""
-    source, baseline = FloatWeights(source), FloatWeights(baseline)
+    source, baseline = DenseSource(source), DenseSource(baseline)
     kl = nats = agree = 0.0
     tokens = num_bytes = 0
     for ids in windows(tokenizer, text):

@@ -37,14 +37,22 @@ RUNNING_EXAMPLE = RunningExample(
 
 
 def running_decoder(example: RunningExample = RUNNING_EXAMPLE) -> Decoder:
-    """The shipped model in exact float32, with a pool that hands out pages in the example's order."""
+    """The shipped model in exact float32, with a pool that hands out pages in the example's order.
+
+    The INT4 weights are made dense once: the same bits in every product, without unpacking them in every step.
+    """
     import torch
 
     from lab_engine import SHIPPED_MODEL, data_path
-    from lab_engine.loading import load_decoder
+    from lab_engine.backends import make_backend
+    from lab_engine.decoder import Decoder
+    from lab_engine.loading import open_source
+    from lab_engine.weights import DenseSource
 
-    model = data_path(SHIPPED_MODEL)
-    return load_decoder(model, "torch", torch.float32, example.num_pages, example.page_order)
+    path = data_path(SHIPPED_MODEL)
+    source, tokenizer = open_source(path)
+    backend = make_backend("torch", source.config, torch.float32)
+    return Decoder(DenseSource(source), tokenizer, backend, path.stem, example.num_pages, example.page_order)
 
 
 def trace_running_example(example: RunningExample = RUNNING_EXAMPLE) -> GenerationTrace:

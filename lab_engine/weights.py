@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import methodcaller
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from lab_engine.config import ModelConfig
+from lab_engine.errors import FileFormatError
 from lab_engine.int4 import dequantize, shuffle_words, unpack_words
 from lab_engine.nanoqwen_file import NanoqwenFile
 
@@ -69,6 +71,8 @@ class FileSource:
         """The packed matrix of section `name` and its scales; `linear` words are shuffled into a copy."""
         words = torch.from_numpy(self.file.array(name))
         scales = torch.from_numpy(self.file.array(name.removesuffix(".weight") + ".scales"))
+        if not torch.isfinite(scales).all():
+            raise FileFormatError(f"{self.file.path}: scales of {name}: found NaN or inf, expected finite numbers")
         if self.file.sections[name].layout == "linear":
             words = shuffle_words(words)
         return Int4Matrix(words, scales)
@@ -76,6 +80,26 @@ class FileSource:
     def vector(self, name: str) -> Tensor:
         """The float32 vector of section `name`."""
         return torch.from_numpy(self.file.array(name))
+
+
+class DenseSource:
+    """Any source as float32 matrices, each read once: for whoever asks for them again and again."""
+
+    def __init__(self, source: WeightSource, reader: Callable[[Any], Tensor] = methodcaller("float")) -> None:
+        """reader turns a matrix of the source into weights (rows, k), float32; each is held: 4 bytes a weight."""
+        self.config = source.config
+        self._source, self._reader = source, reader
+        self._read: dict[str, Tensor] = {}
+
+    def matrix(self, name: str) -> Tensor:
+        """The matrix as the reader sees it, float32 (rows, k)."""
+        if name not in self._read:
+            self._read[name] = self._reader(self._source.matrix(name))
+        return self._read[name]
+
+    def vector(self, name: str) -> Tensor:
+        """The vector of the source, unchanged."""
+        return self._source.vector(name)
 
 
 class MappedSource:

@@ -111,5 +111,3 @@ def test_no_version_stands_in_environment_yml_but_that_of_python() -> None:
     environment = yaml.safe_load((ROOT / "environment.yml").read_text())
     conda = [part for part in environment["dependencies"] if isinstance(part, str)]
     assert conda == [f"python{PROJECT['requires-python']}", "pip"]
-
-

@@ -19,10 +19,12 @@ from lab_engine.errors import BackendError
 from lab_engine.int4 import dequantize_words, unpack_words
 from lab_engine.weights import Int4Matrix, Matrix
 
+PACKED_OPERATORS = ("_convert_weight_to_int4pack_for_cpu", "_weight_int4pack_mm_for_cpu")
+"""Private operators of PyTorch: where one of them is missing, matrices are dequantized and multiplied."""
+
 _ROWS = 64  # the packed kernel's largest row block: pieces of whole blocks can be packed apart and joined
-_GEMV_TOKENS = 8  # up to here the packed kernel beats dequantize-and-multiply (measured, bench prefill)
+_GEMV_TOKENS = 32  # from about 48 tokens on, dequantizing once and multiplying is faster on two AVX-512 cores
 _REFINED_LOGITS = 256  # enough but for flat distributions, where the order hardly matters
-_BLOCK = 128
 _CHUNK_WEIGHTS = 1 << 24  # dequantize at most this many weights at once: 32 MiB in bfloat16
 _PACK_WEIGHTS = 1 << 20  # pack this many at once: larger pieces miss the cache and leave holes in the heap
 
@@ -144,21 +146,14 @@ class TorchBackend:
 
 
 def _near_largest(logits: Tensor) -> Tensor:
-    """Ids of the logits within 1/32 of the largest, at most _REFINED_LOGITS of the largest ones.
-
-    Blocks are looked at by their maximum first: searching all of a large vocabulary takes a quarter of a millisecond.
-    """
-    blocks = F.pad(logits, (0, -len(logits) % _BLOCK), value=-torch.inf).view(-1, _BLOCK)
-    maxima = blocks.amax(dim=1)
-    largest = maxima.max()
-    cut = largest - largest.abs() / 32
-    near = (maxima > cut).nonzero()
-    ids = (near * _BLOCK + torch.arange(_BLOCK))[blocks[near[:, 0]] > cut]
+    """Ids of the logits within 1/32 of the largest, at most _REFINED_LOGITS of the largest ones."""
+    largest = logits.max()
+    ids = (logits > largest - largest.abs() / 32).nonzero().flatten()
     return ids if len(ids) <= _REFINED_LOGITS else logits.topk(_REFINED_LOGITS).indices
 
 
 def _dense_pieces(parts: list[Matrix], dtype: torch.dtype) -> Iterator[Tensor]:
-    """The rows of all parts as dense matrices of at most _CHUNK_WEIGHTS weights."""
+    """The rows of all parts in order, as dense matrices of at most _CHUNK_WEIGHTS weights."""
     for part in parts:
         step = max(_CHUNK_WEIGHTS // part.shape[1], 1)
         for start in range(0, part.shape[0], step):
@@ -191,7 +186,7 @@ def _pack(parts: list[Int4Matrix]) -> tuple[Tensor, Tensor]:
 def has_packed_kernel() -> bool:
     """Whether PyTorch has a vectorised INT4 GEMV for this CPU. The operator is private: without it we fall back."""
     fast = torch.backends.cpu.get_cpu_capability().startswith(("AVX2", "AVX512"))
-    return fast and hasattr(torch.ops.aten, "_weight_int4pack_mm_for_cpu")
+    return fast and all(hasattr(torch.ops.aten, name) for name in PACKED_OPERATORS)
 
 
 def available() -> tuple[bool, str]:

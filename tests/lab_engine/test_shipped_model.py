@@ -7,8 +7,9 @@ from tokenizers import Tokenizer
 
 from lab_engine import SHIPPED_MODEL, data_path
 from lab_engine.loading import open_source
-from lab_engine.mistakes import DenseSource, exact_decoder
+from lab_engine.mistakes import exact_decoder
 from lab_engine.nanoqwen_file import NanoqwenFile
+from lab_engine.weights import DenseSource
 from tools.tiny_eval import run_prompts
 
 MIB = 1 << 20

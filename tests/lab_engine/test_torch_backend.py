@@ -258,11 +258,15 @@ def test_a_cpu_without_avx_takes_the_fallback_and_agrees(shared_file, tmp_path, 
         assert relative(logits, row) <= tolerance
 
 
-def test_a_pytorch_without_the_private_operator_falls_back(monkeypatch, shared_file):
-    class NoOperator:
-        pass
+@pytest.mark.parametrize("missing", backend_module.PACKED_OPERATORS)
+def test_a_pytorch_without_a_private_operator_falls_back(monkeypatch, missing):
+    class Without:
+        def __getattr__(self, name: str) -> object:
+            if name == missing:
+                raise AttributeError(name)
+            return object()
 
-    monkeypatch.setattr(torch.ops, "aten", NoOperator())
+    monkeypatch.setattr(torch.ops, "aten", Without())
     assert not has_packed_kernel()
     monkeypatch.undo()
     monkeypatch.setattr(backend_module, "has_packed_kernel", lambda: False)
