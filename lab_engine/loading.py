@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -27,8 +28,9 @@ def load_decoder(
     backend: str = "auto",
     dtype: torch.dtype | None = None,
     num_pages: int | None = None,
+    page_order: Sequence[int] | None = None,
 ) -> Decoder:
-    """See lab_engine.load."""
+    """See lab_engine.load; page_order is the order in which the pool hands out ids (default ascending)."""
     source, tokenizer = open_source(path)
     made = make_backend(backend, source.config, dtype)
-    return Decoder(source, tokenizer, made, path.stem, num_pages)
+    return Decoder(source, tokenizer, made, path.stem, num_pages, page_order)
