@@ -41,8 +41,11 @@ UPDATE_GB = 1
 
 FONT = Path("/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf")
 
-# No question on the first start, and no request that leaves the machine.
-LAB_SETTINGS = {"@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False}}
+# No question on the first start, no request that leaves the machine, and no line of code cut off in a narrow window.
+LAB_SETTINGS = {
+    "@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False},
+    "@jupyterlab/notebook-extension:tracker": {"codeCellConfig": {"lineNumbers": False, "lineWrap": True}},
+}
 
 
 class SetupError(Exception):

@@ -43,8 +43,9 @@ border:1px solid var(--nl-line);border-radius:2px;height:24px;padding:0 8px;whit
 .nl .nl-card tbody tr:nth-child(n),.nl .nl-card tbody tr:hover{background:none}
 .nl .nl-card th,.nl .nl-card td{padding:4px 16px 4px 0;text-align:left;vertical-align:top;max-width:none;
 border:0;border-top:1px solid var(--nl-rule);color:var(--nl-text);white-space:normal}
-.nl .nl-card thead th{font:400 12px/16px var(--nl-ui);color:var(--nl-muted);border-top:0;white-space:nowrap}
-.nl .nl-card th.r,.nl .nl-card td.r{text-align:right;white-space:nowrap}
+.nl .nl-card thead th{font:400 12px/16px var(--nl-ui);color:var(--nl-muted);border-top:0;vertical-align:bottom}
+.nl .nl-card th.r,.nl .nl-card td.r{text-align:right}
+.nl .nl-card td.r{white-space:nowrap}
 """.strip()
 
 

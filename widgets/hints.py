@@ -11,7 +11,8 @@ _STYLE = """
 .nl-hints summary{cursor:pointer;padding:2px 0}
 .nl-hints summary:focus-visible{outline:2px solid #0067a3;outline-offset:2px}
 [data-jp-theme-light="false"] .nl-hints summary:focus-visible{outline-color:#56b4e9}
-.nl-hints pre{font:12px/18px var(--jp-code-font-family,"DejaVu Sans Mono",monospace);
+.nl-hints .nl-hints-list pre{font:12px/18px var(--jp-code-font-family,"DejaVu Sans Mono",monospace);
+white-space:pre;overflow-x:auto;
 background:var(--jp-cell-editor-background,#f5f5f5);border:1px solid var(--jp-border-color2,#e0e0e0);
 padding:8px;margin:4px 0 8px 16px}
 """.strip()

@@ -99,7 +99,8 @@ class Still(ipywidgets.HTML):  # type: ignore[misc]
             f'<h3 class="nl-title">{html.escape(words.title)}</h3></div>'
             f'<p class="nl-ask"><span class="on">{html.escape(words.ask)}</span></p>'
             f'<figure class="nl-pic" style="overflow-x:auto">{picture}</figure><div class="nl-foot">'
-            f'<span class="nl-state">{html.escape(words.state)}</span>{badge_html(words.badge)}</div></section></div>'
+            f'<span class="nl-state">{html.escape(words.state)}</span><span>{badge_html(words.badge)}</span>'
+            "</div></section></div>"
         )
 
 

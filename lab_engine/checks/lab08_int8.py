@@ -196,7 +196,7 @@ EXERCISE = Exercise(
     judge=_judge_int8,
     show=_show_int8,
     first_hints=(
-        "It is lab 01's answer with two numbers changed. Which two?",
+        "Each group of 64 has one scale. Which of its numbers becomes the code 127?",
         "The group is 64 and the largest code 127: reshape to (rows, k // 64, 64), scale = max |w| / 127 as float16.",
     ),
 )

@@ -27,7 +27,7 @@ export function textColumn(trace, title, texts, departs, width, rows, measure) {
   const letter = measure("0", "m");
   const all = [...trace.prompt, ...texts];
   const first = departs === null ? all.length : trace.prompt.length + departs;
-  const marks = [text(0, 12, title, "b"), line(0, 20, width, 20, "axis")];
+  const marks = [text(0, 12, fit(title, width, measure, "b"), "b"), line(0, 20, width, 20, "axis")];
   textPieces(all, textColumns(width, measure))
     .filter(({ row }) => row < rows)
     .forEach(({ token, row, column, string }) => {
