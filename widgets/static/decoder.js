@@ -81,10 +81,11 @@ export function drawDesk(trace, state, width, measure) {
   const rows = deskRows(trace, textColumns(column, measure));
   const chartY = FIRST_ROW + rows * ROW_HEIGHT + 16;
   const causeY = chartY + deskChart.top + deskChart.height + 44;
-  const departs = one.departs === null ? "the right text" : `departs at new token ${one.departs}`;
+  const title = one.departs === null ? "Broken: the right text" : `Broken: departs at new token ${one.departs}`;
+  const broken = measure(title, "b") > column ? title.replace("departs at new", "from new") : title;
   const marks = [
     ...textColumn(trace, "Right", trace.right, null, column, rows, measure),
-    ...move(textColumn(trace, `Broken: ${departs}`, one.texts, one.departs, column, rows, measure), column + COLUMN_GAP, 0),
+    ...move(textColumn(trace, broken, one.texts, one.departs, column, rows, measure), column + COLUMN_GAP, 0),
     ...move(logitsChart(trace, one.differences, state.step > 0, width, measure), 0, chartY),
     ...move(state.step > 1 ? causeMarks(one, width, measure) : [text(0, 12, "The last step names the cause.", "mu")], 0, causeY),
   ];
