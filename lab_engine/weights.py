@@ -79,7 +79,10 @@ class FileSource:
 
     def vector(self, name: str) -> Tensor:
         """The float32 vector of section `name`."""
-        return torch.from_numpy(self.file.array(name))
+        vector = torch.from_numpy(self.file.array(name))
+        if not torch.isfinite(vector).all():
+            raise FileFormatError(f"{self.file.path}: {name}: found NaN or inf, expected finite numbers")
+        return vector
 
 
 class DenseSource:

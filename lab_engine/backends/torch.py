@@ -129,7 +129,8 @@ class TorchBackend:
         logits = self.linear(x, matrix)[0].float()
         if self.dtype != torch.float32:
             top = _near_largest(logits)
-            logits[top] = self.embed(matrix, top) @ x[0].float()
+            if len(top):
+                logits[top] = self.embed(matrix, top) @ x[0].float()
         return logits
 
     def silu_mul(self, gate_up: Tensor) -> Tensor:
@@ -146,9 +147,9 @@ class TorchBackend:
 
 
 def _near_largest(logits: Tensor) -> Tensor:
-    """Ids of the logits within 1/32 of the largest, at most _REFINED_LOGITS of the largest ones."""
+    """Ids of the logits within 1/32 of the largest, at most _REFINED_LOGITS of them; none beside NaN or inf."""
     largest = logits.max()
-    ids = (logits > largest - largest.abs() / 32).nonzero().flatten()
+    ids = (logits >= largest - largest.abs() / 32).nonzero().flatten()
     return ids if len(ids) <= _REFINED_LOGITS else logits.topk(_REFINED_LOGITS).indices
 
 

@@ -282,3 +282,22 @@ def test_another_dtype_is_refused_by_name(shared_file, dtype):
 def test_the_default_dtype_is_the_fastest():
     assert make(config_of(), None).dtype == (torch.bfloat16 if has_packed_kernel() else torch.float32)
     assert make(config_of(), torch.float32).dtype == torch.float32
+
+
+# Odd logits
+
+
+@pytest.mark.parametrize("value", [float("nan"), 0.0])
+def test_logits_that_are_all_equal_or_no_numbers_come_back_as_they_are(value):
+    backend = make(config_of(), torch.bfloat16)
+    matrix = backend.load_matrix([random_int4(300, 256)])
+    logits = backend.logits(torch.full((1, 256), value, dtype=torch.bfloat16), matrix)
+    assert torch.equal(logits.nan_to_num(7.0), torch.full((300,), value).nan_to_num(7.0))
+
+
+def test_logits_of_nan_choose_no_token_and_name_the_cause():
+    backend = make(config_of(), torch.bfloat16)
+    matrix = backend.load_matrix([random_int4(300, 256)])
+    logits = backend.logits(torch.full((1, 256), float("nan"), dtype=torch.bfloat16), matrix)
+    with pytest.raises(BackendError, match="NaN"):
+        backend.argmax(logits)

@@ -5,6 +5,7 @@ import torch
 
 from lab_engine.checkpoint import Checkpoint
 from lab_engine.convert import convert
+from lab_engine.errors import FileFormatError
 from lab_engine.int4 import dequantize, pack_words, quantize_rows
 from lab_engine.nanoqwen_file import NanoqwenFile
 from lab_engine.reference import reference_logits
@@ -82,3 +83,12 @@ def test_a_mapped_source_is_the_place_to_plug_in_a_quantization(shared_checkpoin
     assert torch.equal(reference_logits(source, ids), reference_logits(FileSource(NanoqwenFile(shared_file)), ids))
     assert Q in seen
     assert not any("norm" in name or "bias" in name for name in seen)
+
+
+@pytest.mark.parametrize("name", ["model.norm.weight", "model.layers.0.self_attn.q_proj.bias"])
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_vector_that_is_not_finite_is_refused_by_its_name(shared_file, name, value):
+    file = NanoqwenFile(shared_file)
+    file.array(name)[3] = value  # in the copy-on-write mapping
+    with pytest.raises(FileFormatError, match=f"{name}: found NaN or inf"):
+        FileSource(file).vector(name)
