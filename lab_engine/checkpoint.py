@@ -28,7 +28,8 @@ class Checkpoint:
     """A checked folder whose tensors can be read whole or by rows.
 
     Tied embeddings: `tie_word_embeddings` decides. If it is true, an `lm_head.weight` in the folder is ignored;
-    if it is false, one must be there. Tensors that the model does not need are ignored.
+    if it is false, one must be there. Weights or biases of a layer that no Qwen2 of this config has are refused: they
+    would change the numbers. Other tensors that the model does not need are ignored.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -44,6 +45,12 @@ class Checkpoint:
         }
         for name, shape in self.shapes.items():
             self._check(name, shape)
+        for name in self._files:
+            if name not in self.shapes and name.startswith("model.layers.") and name.endswith((".weight", ".bias")):
+                raise CheckpointError(
+                    f"{folder}: found tensor {name}, which a Qwen2 of {self.config.num_layers} layers does not have; "
+                    "does config.json belong to these weights?"
+                )
 
     def _check(self, name: str, shape: tuple[int, ...]) -> None:
         if name not in self._files:
@@ -92,7 +99,7 @@ def _find_tensors(folder: Path) -> dict[str, Path]:
     if (folder / INDEX).exists():
         return _read_index(folder)
     single = _inside(folder, SINGLE)
-    if not single.exists():
+    if not single.is_file():
         raise CheckpointError(
             f"{folder}: neither {INDEX} nor {SINGLE} found; expected a Hugging Face folder with safetensors weights"
         )
@@ -110,7 +117,7 @@ def _read_index(folder: Path) -> dict[str, Path]:
     shards = {file: _inside(folder, file) for file in set(entries.values())}
     stored: dict[str, set[str]] = {}
     for file, shard in shards.items():
-        if not shard.exists():
+        if not shard.is_file():
             raise CheckpointError(f"{path}: shard {file} is missing; download the checkpoint again")
         with _open(shard) as opened:
             stored[file] = set(opened.keys())

@@ -112,6 +112,8 @@ class NanoqwenFile:
         """Map and check the structure; FileFormatError names the field or section that is wrong."""
         self.path = path
         try:
+            if path.exists() and not (path.is_file() or path.is_dir()):  # opening a pipe would wait for its writer
+                raise FileFormatError(f"{path}: is no regular file; expected a .nanoqwen file on disk")
             with path.open("rb") as file:
                 self.size = os.fstat(file.fileno()).st_size
                 if self.size < PREAMBLE.size:

@@ -1,6 +1,7 @@
 """Checkpoints: only what config and index name is opened, and everything is checked before the first byte is used."""
 
 import json
+import os
 import shutil
 
 import pytest
@@ -223,3 +224,35 @@ def test_rows_come_in_order_whatever_the_piece(shared_checkpoint, rows_at_once):
     pieces = list(checkpoint.rows(name, rows_at_once))
     assert torch.equal(torch.cat(pieces), checkpoint.tensor(name))
     assert {len(piece) for piece in pieces[:-1]} <= {rows_at_once}
+
+
+# Tensors that the config has no place for
+
+
+def test_more_layers_than_the_config_says_are_refused(checkpoint):
+    edit_json(checkpoint / "config.json", num_hidden_layers=1, layer_types=None)
+    assert "model.layers.1." in refusal(checkpoint)
+
+
+@pytest.mark.parametrize("name", ["self_attn.o_proj.bias", "self_attn.q_norm.weight"])
+def test_a_weight_of_another_architecture_in_a_layer_is_refused_by_name(checkpoint, name):
+    edit_tensors(checkpoint, **{f"model.layers.0.{name}": torch.zeros(256)})
+    assert f"model.layers.0.{name}" in refusal(checkpoint)
+
+
+def test_a_buffer_that_old_checkpoints_carry_is_ignored(checkpoint):
+    edit_tensors(checkpoint, **{"model.layers.0.self_attn.rotary_emb.inv_freq": torch.zeros(32)})
+    Checkpoint(checkpoint)
+
+
+def test_a_shard_that_is_no_regular_file_is_refused_without_waiting(sharded):
+    shard = min(sharded.glob("*.safetensors"))
+    shard.unlink()
+    os.mkfifo(shard)
+    assert shard.name in refusal(sharded)
+
+
+def test_a_folder_in_the_place_of_the_weights_is_refused(checkpoint):
+    (checkpoint / SINGLE).unlink()
+    (checkpoint / SINGLE).mkdir()
+    assert SINGLE in refusal(checkpoint)

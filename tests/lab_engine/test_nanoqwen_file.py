@@ -2,6 +2,7 @@
 
 import copy
 import json
+import os
 import shutil
 import time
 import tracemalloc
@@ -363,3 +364,9 @@ def test_an_int4_section_takes_half_a_byte_a_weight(shared_file):
     file = NanoqwenFile(shared_file)
     shapes = tensor_shapes(file.config)
     assert section_length(*shapes[Q]) == file.sections[Q].length == 256 * 256 // 2
+
+
+def test_a_pipe_is_refused_without_waiting_for_its_writer(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(FileFormatError, match="no regular file"):
+        NanoqwenFile(tmp_path / "pipe")
