@@ -53,4 +53,4 @@ def load(
     """
     from lab_engine.loading import load_decoder
 
-    return load_decoder(Path(path) if path else data_path(SHIPPED_MODEL), backend, dtype, num_pages)
+    return load_decoder(data_path(SHIPPED_MODEL) if path is None else Path(path), backend, dtype, num_pages)

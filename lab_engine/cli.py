@@ -17,7 +17,14 @@ import typer
 
 from lab_engine import __version__
 from lab_engine.errors import NanoqwenError, PromptError
-from lab_engine.leaving import flush_stdout, leave_tidily_when_told_to, leaving_at_once_on_ctrl_c, refuse, say
+from lab_engine.leaving import (
+    flush_stdout,
+    leave_tidily_when_told_to,
+    leaving_at_once_on_ctrl_c,
+    open_closed_streams,
+    refuse,
+    say,
+)
 
 app = typer.Typer(
     help="An INT4 Qwen2 decoder with a paged KV cache, in the terminal.",
@@ -35,6 +42,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program t
 
 def main() -> None:
     """Run the command line and leave with its status: 0, 1 (a check failed), 2 (bad input) or 130 (Ctrl-C)."""
+    open_closed_streams()
     leave_tidily_when_told_to()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a pipe or terminal without Unicode gets "?", not a traceback
@@ -45,7 +53,7 @@ def main() -> None:
     except typer.TyperException as error:
         status = refuse(f"{error.format_message()} (nanoqwen --help shows how)")
     except OSError as error:
-        status = refuse(": ".join(filter(None, (error.filename, error.strerror or str(error)))))
+        status = refuse(f"{error.filename or 'output'}: {error.strerror or error}")
     if status == 130:
         say("nanoqwen: interrupted")
     sys.exit(flush_stdout() or status)

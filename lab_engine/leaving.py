@@ -20,6 +20,20 @@ def refuse(message: str) -> int:
     return 2
 
 
+def open_closed_streams() -> None:
+    """Give a closed stdin, stdout or stderr (`>&-`) the null device.
+
+    Python has None there, and the next file that is opened would get its number, and with it what a library prints.
+    """
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            null = os.open(os.devnull, os.O_RDWR)
+            if null != number:
+                os.dup2(null, number)
+                os.close(null)
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8"))
+
+
 def flush_stdout() -> int:
     """0, or the status for what is left unwritten: 1 where the reader has gone (`| head`), 2 on a full disk."""
     try:

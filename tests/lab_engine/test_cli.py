@@ -453,6 +453,40 @@ def test_a_full_disk_behind_stdout_is_one_line(tmp_path):
     assert "No space left on device" in line
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_behind_flushed_text_names_the_output(tmp_path, shared_file):
+    code = "import lab_engine.cli as c; c.main()"
+    with Path("/dev/full").open("w") as full:
+        process = python(code, "generate", "x", "--model", shared_file, folder=tmp_path, stdout=full)
+        _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (2, "nanoqwen: output: No space left on device\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "status"),
+    [
+        ("generate x --max-new-tokens 3 --model {} >&-", 0),
+        ("inspect {} >&-", 0),
+        ("inspect {} --json 2>&-", 0),
+        ("generate - --model {} <&-", 2),
+        ("chat --model {} <&-", 0),
+        ("generate x --max-new-tokens -1 2>&-", 2),
+    ],
+)
+def test_a_closed_stdin_stdout_or_stderr_is_as_the_null_device(tmp_path, shared_file, command, status):
+    line = f"{sys.executable} -m lab_engine {command.format(shared_file)}"
+    process = subprocess.run(
+        ["sh", "-c", line], cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert process.returncode == status, process.stderr
+    assert "Traceback" not in process.stderr
+
+
+def test_an_empty_model_name_is_not_the_shipped_model(refuse, shipped, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "config.json" in refuse("generate", "x", "--model", "")
+
+
 # the terminal
 
 
