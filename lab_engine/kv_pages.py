@@ -36,9 +36,7 @@ class PagePool:
 
     def __init__(self, num_pages: int, free_order: Iterable[int] | None = None) -> None:
         """A pool of ids 0 … num_pages - 1, handed out in free_order (default ascending)."""
-        if not isinstance(num_pages, int) or num_pages < 1:
-            raise NanoqwenError(f"num_pages: found {num_pages!r}, expected a whole number, 1 or more")
-        self.num_pages = num_pages
+        self.num_pages = _checked_count(num_pages)
         order = list(range(num_pages) if free_order is None else free_order)
         if sorted(order) != list(range(num_pages)):
             raise NanoqwenError(f"free_order: expected each id from 0 to {num_pages - 1} once, found {order[:20]}")
@@ -119,10 +117,10 @@ class KVCache:
         free_order: Iterable[int] | None = None,
     ) -> None:
         """Reserve num_pages pages of every plane; an operating system commits them as they are written."""
-        shape = (config.num_layers, 2, config.num_kv_heads, max(num_pages, 0), PAGE_SLOTS, config.head_dim)
+        shape = (config.num_layers, 2, config.num_kv_heads, _checked_count(num_pages), PAGE_SLOTS, config.head_dim)
         try:
             self.data = torch.empty(shape, dtype=dtype, device=device)
-        except RuntimeError:
+        except (RuntimeError, TypeError):  # TypeError: a size beyond 64 bits
             raise OutOfPages(f"page pool: no memory for {num_pages} pages; give a smaller num_pages") from None
         self.pool = PagePool(num_pages, free_order)
 
@@ -211,3 +209,9 @@ class KVCache:
     def _check_alive(self, sequence: Sequence) -> None:
         if sequence.freed:
             raise NanoqwenError("sequence: was freed already; make a new one")
+
+
+def _checked_count(num_pages: int) -> int:
+    if not isinstance(num_pages, int) or num_pages < 1:
+        raise NanoqwenError(f"num_pages: found {num_pages!r}, expected a whole number, 1 or more")
+    return num_pages

@@ -10,6 +10,7 @@ import torch
 from lab_engine.backends import make_backend
 from lab_engine.checkpoint import Checkpoint
 from lab_engine.decoder import Decoder
+from lab_engine.errors import TokenizerError
 from lab_engine.nanoqwen_file import NanoqwenFile
 from lab_engine.tokenizer import Tokenizer
 from lab_engine.weights import FileSource, WeightSource
@@ -20,7 +21,10 @@ def open_source(path: Path) -> tuple[WeightSource, Tokenizer]:
     if path.is_dir():
         return Checkpoint(path), Tokenizer.from_hf_folder(path)
     file = NanoqwenFile(path)
-    return FileSource(file), Tokenizer(file.tokenizer_spec())
+    try:
+        return FileSource(file), Tokenizer(file.tokenizer_spec())
+    except TokenizerError as error:
+        raise TokenizerError(f"{path}: {error}") from None
 
 
 def load_decoder(

@@ -9,8 +9,9 @@ import torch
 from lab_engine import decoder as decoder_module
 from lab_engine.convert import convert
 from lab_engine.decoder import STAGES
-from lab_engine.errors import OutOfPages, PromptError
+from lab_engine.errors import OutOfPages, PromptError, TokenizerError
 from lab_engine.loading import load_decoder, open_source
+from lab_engine.nanoqwen_file import NanoqwenFile
 from lab_engine.paged_attention import paged_attention
 from lab_engine.reference import reference_logits
 from tests.lab_engine.tiny_models import random_checkpoint
@@ -298,3 +299,13 @@ def test_logits_are_an_ordinary_tensor_that_a_sampler_may_change(exact_decoder):
     logits[3] = -math.inf
     again = exact_decoder.prefill(IDS)
     assert again[3] > -math.inf
+
+
+def test_a_broken_tokenizer_section_names_the_file(shared_file, tmp_path):
+    path = tmp_path / "broken.nanoqwen"
+    data = bytearray(shared_file.read_bytes())
+    section = NanoqwenFile(shared_file).sections["tokenizer"]
+    data[section.offset :] = b"{}".ljust(section.length)
+    path.write_bytes(data)
+    with pytest.raises(TokenizerError, match=r"broken\.nanoqwen"):
+        load_decoder(path)

@@ -339,3 +339,15 @@ class Histories(RuleBasedStateMachine):
 
 
 TestHistories = Histories.TestCase
+
+
+@pytest.mark.parametrize("num_pages", [0, -1, 1.5, None, "4"])
+def test_a_cache_of_no_whole_number_of_pages_is_refused_by_name(num_pages):
+    with pytest.raises(NanoqwenError, match="num_pages"):
+        KVCache(CONFIG, num_pages, torch.float32)
+
+
+@pytest.mark.parametrize("num_pages", [10**13, 10**30])
+def test_a_cache_larger_than_any_memory_is_refused(num_pages):
+    with pytest.raises(OutOfPages, match="no memory"):
+        KVCache(CONFIG, num_pages, torch.float32)
