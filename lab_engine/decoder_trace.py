@@ -175,7 +175,7 @@ def _step_trace(
         page=token // PAGE_SLOTS,
         page_id=page_id,
         slot=slot,
-        stages=_stage_traces(decoder.config, sequence.length, recording),
+        stages=_stage_traces(decoder.config, sequence.length, len(fed), recording),
         attention=tuple(recording.attention),
         top=tuple(
             (int(i), tokenizer.token_text(int(i)), float(p)) for i, p in zip(best.indices, probabilities, strict=True)
@@ -186,9 +186,13 @@ def _step_trace(
     )
 
 
-def _stage_traces(config: ModelConfig, length: int, recording: _Recording) -> tuple[StageTrace, ...]:
-    """The stages in the order in which they ran; what is counted for all layers is divided among them."""
+def _stage_traces(config: ModelConfig, length: int, num_fed: int, recording: _Recording) -> tuple[StageTrace, ...]:
+    """The stages in the order in which they ran; what is counted for all layers is divided among them.
+
+    A pass over several tokens reads every matrix once, but one embedding row for each of them.
+    """
     total = bytes_per_stage(config, length)
+    total["embed"] *= num_fed
     return tuple(
         StageTrace(stage, layer, total[stage] // (1 if layer is None else config.num_layers), rms)
         for (stage, layer), rms in recording.rms.items()

@@ -77,7 +77,8 @@ def examine() -> Report:
 def _torch() -> dict[str, Any]:
     """PyTorch as it loads here; a broken or missing one is a finding too, and then version is None."""
     facts: dict[str, Any] = {"version": None, "cuda": None, "sees_gpu": False, "threads": None, "cpu_capability": None}
-    facts |= {"omp_wait_policy": os.environ.get("OMP_WAIT_POLICY"), "problem": None}
+    facts |= {"omp_wait_policy": os.environ.get("OMP_WAIT_POLICY"), "omp_spins": os.environ.get("GOMP_SPINCOUNT", "0")}
+    facts |= {"problem": None}
     try:
         import torch
     except (ImportError, OSError) as error:
@@ -185,6 +186,7 @@ def as_tables(report: Report) -> list[Table | str]:
 def _rows(report: Report) -> dict[str, str]:
     cpu, torch, model = report.cpu, report.torch, report.model
     pytorch = f"{torch['version']}, {torch['threads']} threads, OpenMP wait policy {torch['omp_wait_policy']}"
+    pytorch += f", {torch['omp_spins']} spins before it"
     rows = {
         "Python": report.python,
         "platform": report.platform,

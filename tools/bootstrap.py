@@ -128,7 +128,6 @@ def set_up(extras: Sequence[str]) -> None:
         pip("--no-deps", *force, "--index-url", index, "torch")
     say(f"installing the packages of constraints.txt ({', '.join(extras)}) into .venv; this takes minutes")
     pip("-e", f".[{','.join(extras)}]")
-    write_lab_settings()
     shutil.rmtree(DOWNLOADS)
     STAMP.write_text(json.dumps({"pins": pins(), "extras": list(extras), "torch_index": index}))
     say("everything is installed")
@@ -221,6 +220,7 @@ def open_lab(lab_arguments: Sequence[str]) -> None:
     """Become JupyterLab."""
     check_port(lab_arguments)
     set_up(LAB_EXTRAS)
+    write_lab_settings()
     say(f"opening {TOUR}; Ctrl-C twice stops JupyterLab")
     os.chdir(ROOT)
     os.execve(VENV_PYTHON, lab_command(lab_arguments, is_root=os.geteuid() == 0), lab_environment(os.environ, STATE))

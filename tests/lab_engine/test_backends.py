@@ -76,6 +76,17 @@ def test_a_missing_data_file_is_named():
         lab_engine.data_path("no-such-model.nanoqwen")
 
 
+@pytest.mark.parametrize(
+    ("load", "idle"),
+    [("0.10 0.2 0.3 1/170 99\n", True), ("0.10 0.2 0.3 2/170 99\n", False), ("0.1 0.2\n", False), (None, False)],
+)
+def test_threads_spin_only_where_nothing_else_wants_a_core(tmp_path, load, idle):
+    path = tmp_path / "loadavg"
+    if load is not None:
+        path.write_text(load)
+    assert lab_engine.machine_is_idle(path) is idle
+
+
 def test_importing_the_engine_imports_no_torch_and_sets_a_passive_wait():
     code = (
         "import os, sys, lab_engine, lab_engine.nanoqwen_file, lab_engine.config, lab_engine.tokenizer\n"
