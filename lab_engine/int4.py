@@ -91,22 +91,22 @@ def shuffle_words(words: Tensor) -> Tensor:
     return shuffled
 
 
-def dequantize_words(words: Tensor, scales: Tensor, dtype: torch.dtype) -> Tensor:
-    """Unpack `value_shuffle` words straight to floating weights, two at a time.
+def dequantize_words(words: Tensor, scales: Tensor, out: Tensor) -> Tensor:
+    """Unpack `value_shuffle` words straight to floating weights, two at a time; returns out.
 
-    words int32 (rows, k // 8), scales float16 (rows, k // 128) -> dtype (rows, k). For bfloat16 each shift by
+    words int32 (rows, k // 8), scales float16 (rows, k // 128), out floating (rows, k). For bfloat16 each shift by
     4j leaves weights 2j and 2j + 1 in the halves of a word; OR-ing 0x4300 makes them bf16 128 + n, exactly,
     so subtracting 136 gives q (bf16 has steps of 1 there). Other dtypes go through the codes.
     Source: the fp16 form (0x6400, 1032) of FasterTransformer `interleaved_numeric_conversion.h`.
     """
-    if dtype != torch.bfloat16:
-        return dequantize(unpack_words(words), scales).to(dtype)
-    rows, word_count = words.shape
-    pairs = words.unsqueeze(-1) >> torch.tensor([0, 4, 8, 12], dtype=torch.int32)
+    if out.dtype != torch.bfloat16:
+        return out.copy_(dequantize(unpack_words(words), scales))
+    pairs = out.view(torch.int32).view(*words.shape, 4)
+    torch.bitwise_right_shift(words.unsqueeze(-1), torch.tensor([0, 4, 8, 12], dtype=torch.int32), out=pairs)
     pairs.bitwise_and_(0x000F000F).bitwise_or_(0x43004300)
-    weights = pairs.view(torch.bfloat16).view(rows, -1, GROUP)
-    weights.sub_(136).mul_(scales.to(torch.bfloat16).unsqueeze(-1))
-    return weights.view(rows, word_count * CODES_PER_WORD)
+    groups = out.view(words.shape[0], -1, GROUP)
+    groups.sub_(136).mul_(scales.to(torch.bfloat16).unsqueeze(-1))
+    return out
 
 
 def _order(layout: str) -> tuple[int, ...]:

@@ -105,7 +105,8 @@ class TorchBackend:
     def paged_attention(self, q: Tensor, k_pages: Tensor, v_pages: Tensor, page_table: Tensor, length: int) -> Tensor:
         """Gather the pages, cut the tail off, and use scaled_dot_product_attention.
 
-        In a decode step the query heads of a group become rows over one KV head: each K and V is read once.
+        In a decode step the query heads of a group become rows over one KV head: each K and V is read once. In a
+        prompt K and V are repeated for the heads of a group, which is faster than letting PyTorch do it.
         """
         num_tokens = q.shape[0]
         k, v = (pages.index_select(1, page_table).flatten(1, 2)[None, :, :length] for pages in (k_pages, v_pages))
@@ -113,11 +114,12 @@ class TorchBackend:
             grouped = q.view(1, self._num_kv_heads, -1, self._head_dim)
             return F.scaled_dot_product_attention(grouped, k, v).view(1, -1, self._head_dim)
         rows = q.transpose(0, 1)[None]
+        k, v = (heads.repeat_interleave(rows.shape[1] // heads.shape[1], dim=1) for heads in (k, v))
         if num_tokens == length:
-            out = F.scaled_dot_product_attention(rows, k, v, is_causal=True, enable_gqa=True)
+            out = F.scaled_dot_product_attention(rows, k, v, is_causal=True)
         else:
             mask = torch.ones(num_tokens, length, dtype=torch.bool).tril(length - num_tokens)
-            out = F.scaled_dot_product_attention(rows, k, v, attn_mask=mask, enable_gqa=True)
+            out = F.scaled_dot_product_attention(rows, k, v, attn_mask=mask)
         return out[0].transpose(0, 1)
 
     def logits(self, x: Tensor, matrix: TorchMatrix) -> Tensor:
@@ -154,15 +156,32 @@ def _near_largest(logits: Tensor) -> Tensor:
 
 
 def _dense_pieces(parts: list[Matrix], dtype: torch.dtype) -> Iterator[Tensor]:
-    """The rows of all parts in order, as dense matrices of at most _CHUNK_WEIGHTS weights."""
+    """The rows of all parts in order, as dense matrices of at most _CHUNK_WEIGHTS weights.
+
+    Small packed parts are unpacked below each other into one matrix: one product, and no joining of its results.
+    """
+    packed = [part for part in parts if isinstance(part, Int4Matrix)]
+    small = sum(part.shape[0] * part.shape[1] for part in parts) <= _CHUNK_WEIGHTS
+    if small and len(packed) == len(parts) and dtype == torch.bfloat16:
+        yield _unpacked(packed, dtype)
+        return
     for part in parts:
         step = max(_CHUNK_WEIGHTS // part.shape[1], 1)
         for start in range(0, part.shape[0], step):
             piece = slice(start, start + step)
             if isinstance(part, Int4Matrix):
-                yield dequantize_words(part.words[piece], part.scales[piece], dtype)
+                yield _unpacked([Int4Matrix(part.words[piece], part.scales[piece])], dtype)
             else:
                 yield part[piece].to(dtype)
+
+
+def _unpacked(parts: list[Int4Matrix], dtype: torch.dtype) -> Tensor:
+    """Packed parts below each other as one dense matrix (rows, k)."""
+    rows = [part.shape[0] for part in parts]
+    dense = torch.empty(sum(rows), parts[0].shape[1], dtype=dtype)
+    for part, piece in zip(parts, torch.split(dense, rows), strict=True):
+        dequantize_words(part.words, part.scales, out=piece)
+    return dense
 
 
 def _pack(parts: list[Int4Matrix]) -> tuple[Tensor, Tensor]:

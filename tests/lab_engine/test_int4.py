@@ -131,7 +131,7 @@ def test_dequantizing_words_equals_dequantizing_codes(dtype):
     q = torch.randint(-8, 8, (5, 384), dtype=torch.int8)
     scales = (torch.rand(5, 3) * 0.05 + 1e-3).half()
     exact = dequantize(q, scales)
-    found = dequantize_words(pack_words(q), scales, dtype)
+    found = dequantize_words(pack_words(q), scales, torch.empty(q.shape, dtype=dtype))
     assert found.dtype == dtype
     assert found.shape == (5, 384)
     step = {torch.float32: 0.0, torch.bfloat16: 2**-7, torch.float16: 2**-10}[dtype]
