@@ -18,6 +18,7 @@ import typer
 from lab_engine import __version__
 from lab_engine.errors import NanoqwenError, PromptError
 from lab_engine.leaving import (
+    drop_stdout,
     flush_stdout,
     leave_tidily_when_told_to,
     leaving_at_once_on_ctrl_c,
@@ -54,6 +55,8 @@ def main() -> None:
         status = refuse(f"{error.format_message()} (nanoqwen --help shows how)")
     except OSError as error:
         status = refuse(f"{error.filename or 'output'}: {error.strerror or error}")
+        if error.filename is None:
+            drop_stdout()
     if status == 130:
         say("nanoqwen: interrupted")
     sys.exit(flush_stdout() or status)

@@ -34,12 +34,19 @@ def open_closed_streams() -> None:
             setattr(sys, name, os.fdopen(number, mode, encoding="utf-8"))
 
 
+def drop_stdout() -> None:
+    """Send what is still to be written nowhere: after a failed write Python would try again, and complain, at exit."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)
+
+
 def flush_stdout() -> int:
     """0, or the status for what is left unwritten: 1 where the reader has gone (`| head`), 2 on a full disk."""
     try:
         sys.stdout.flush()
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python tries again, and complains, at exit
+        drop_stdout()
         return 1 if isinstance(error, BrokenPipeError) else refuse(f"stdout: {error.strerror}")
     return 0
 
