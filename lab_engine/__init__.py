@@ -26,7 +26,7 @@ def machine_is_idle(load_file: Path = LOAD_FILE) -> bool:
 
 # How PyTorch's OpenMP threads wait for their next piece of work; read when torch starts, so it stands before any import
 # of torch. A step of the 0.5B has some hundred short products: threads that sleep between them cost a third of its
-# time on an idle machine, threads that spin cost four times the whole once another process wants a core.
+# time on an idle machine, threads that spin make it twice as long once another process wants a core.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 if machine_is_idle():
     os.environ.setdefault("GOMP_SPINCOUNT", SPINS)

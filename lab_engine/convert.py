@@ -36,12 +36,14 @@ def convert(
     checkpoint = Checkpoint(folder)
     spec = Tokenizer.from_hf_folder(folder).to_spec()
     bar = tqdm(total=checkpoint.num_weights, unit="weight", unit_scale=True, desc=out.name, disable=not progress)
+    bar.leave = False  # a conversion that fails clears its bar and prints one line
     with bar, NanoqwenWriter(out, checkpoint.config, spec, layout) as writer:
         for name, (dtype, shape) in tensor_shapes(checkpoint.config).items():
             if dtype == "INT4":
                 _write_matrix(writer, checkpoint, name, shape[1], layout, method, bar)
             elif dtype == "F32":
-                _write_vector(writer, checkpoint, name)
+                _write_vector(writer, checkpoint, name, bar)
+        bar.leave = True
     return out
 
 
@@ -87,8 +89,9 @@ def _write_matrix(
         bar.update(piece.numel())
 
 
-def _write_vector(writer: NanoqwenWriter, checkpoint: Checkpoint, name: str) -> None:
+def _write_vector(writer: NanoqwenWriter, checkpoint: Checkpoint, name: str, bar: tqdm[NoReturn]) -> None:
     vector = checkpoint.vector(name)
     if not torch.isfinite(vector).all():
         raise CheckpointError(f"tensor {name}: found NaN or inf, expected finite numbers")
     writer.append(name, vector.numpy())
+    bar.update(vector.numel())

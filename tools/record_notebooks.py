@@ -31,12 +31,9 @@ def all_notebooks() -> list[Path]:
     return sorted(labs.glob("*.ipynb")) + sorted(labs.glob("extra/*.ipynb"))
 
 
-def execute(notebook: nbformat.NotebookNode, folder: Path) -> None:
-    """Run every cell in a new kernel of this Python, with `folder` as its working folder.
-
-    Raises CellExecutionError at the first cell that raises.
-    """
-    client = NotebookClient(
+def client_for(notebook: nbformat.NotebookNode, folder: Path) -> NotebookClient:
+    """Return what runs every cell in a new kernel of this Python, with `folder` as its working folder."""
+    return NotebookClient(
         notebook,
         kernel_name="python3",
         timeout=CELL_SECONDS,
@@ -45,7 +42,11 @@ def execute(notebook: nbformat.NotebookNode, folder: Path) -> None:
         store_widget_state=False,
         coalesce_streams=True,
     )
-    client.execute()
+
+
+def execute(notebook: nbformat.NotebookNode, folder: Path) -> None:
+    """Run every cell; raises CellExecutionError at the first one that raises."""
+    client_for(notebook, folder).execute()
 
 
 def normalise(notebook: nbformat.NotebookNode) -> None:

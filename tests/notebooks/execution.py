@@ -12,13 +12,12 @@ from pathlib import Path
 
 import nbformat
 import psutil
-from nbclient import NotebookClient
 
 from tools.bootstrap import ROOT
+from tools.record_notebooks import client_for
 
 LABS = ROOT / "labs"
 NOTEBOOKS = sorted(LABS.rglob("*.ipynb"))
-CELL_SECONDS = 120
 
 
 def read(path: Path) -> nbformat.NotebookNode:
@@ -45,16 +44,8 @@ def execute(notebook: nbformat.NotebookNode, **environment: str) -> nbformat.Not
         marks.append(now)
 
     marks = [(time.perf_counter(), 0.0)]
-    client = NotebookClient(
-        notebook,
-        kernel_name="python3",
-        timeout=CELL_SECONDS,
-        resources={"metadata": {"path": str(LABS)}},
-        record_timing=False,
-        store_widget_state=False,
-        coalesce_streams=True,
-        on_cell_executed=note,
-    )
+    client = client_for(notebook, LABS)
+    client.on_cell_executed = note
     client.execute(env={**os.environ, **environment})
     return notebook
 
