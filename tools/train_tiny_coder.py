@@ -3,10 +3,10 @@
     python -m tools.train_tiny_coder --minutes 8 --out RUN
 
 Reads the packed corpus (tools/tiny_corpus.py) and writes RUN/tiny-coder (a Hugging Face folder with its
-training_record.json) and RUN/checkpoint.pt, from which `--resume` continues. Each pass over the data visits
-each window of 2048 tokens once; a window moves to the start of a text that is near. Muon moves the matrices, AdamW the embedding, norms and biases; both rates warm
-up, then fall linearly to zero. The number of steps comes from `--minutes`, the speed measured after compilation, and
-`--passes`; it is fixed once and kept in the checkpoint.
+training_record.json) and RUN/checkpoint.pt, from which `--resume` continues. Each pass over the data visits each window
+of 2048 tokens once; a window moves to the start of a text that is near. Muon moves the matrices, AdamW the embedding,
+norms and biases; both rates warm up, then fall linearly to zero. The number of steps comes from `--minutes`, the speed
+measured after compilation, and `--passes`; it is fixed once and kept in the checkpoint.
 """
 
 from __future__ import annotations
