@@ -34,18 +34,41 @@ def quantize_rows(weight: Tensor, method: str = "search") -> tuple[Tensor, Tenso
     """
     if weight.ndim != 2 or weight.shape[1] % GROUP or 0 in weight.shape:
         raise NanoqwenError(f"weight of shape {tuple(weight.shape)}: expected (rows, k) with k a multiple of {GROUP}")
-    groups = weight.float().reshape(weight.shape[0], -1, GROUP)
+    q, scales = quantize_groups(weight.reshape(weight.shape[0], -1, GROUP), method)
+    return q.reshape(weight.shape), scales
+
+
+def quantize_groups(groups: Tensor, method: str = "search") -> tuple[Tensor, Tensor]:
+    """Quantize groups of any size: floating (..., g) -> codes int8 (..., g) and scales float16 (...).
+
+    Methods and errors are those of quantize_rows; every leading dimension is free.
+    """
+    groups = groups.float()
     if not torch.isfinite(groups).all():
         raise NanoqwenError("weights: found NaN or inf, expected finite numbers")
     if method == "absmax7":
-        q, scales = _round_to(groups, plain_scale(groups))
-    elif method == "absmax8":
-        q, scales = _round_to(groups, _signed_extreme(groups) / -8)
-    elif method == "search":
-        q, scales = _search(groups)
-    else:
-        raise NanoqwenError(f"method {method!r}: expected absmax7, absmax8 or search")
-    return q.reshape(weight.shape), scales
+        return round_to_scales(groups, plain_scale(groups))
+    if method == "absmax8":
+        return round_to_scales(groups, _signed_extreme(groups) / -8)
+    if method == "search":
+        return _search(groups)
+    raise NanoqwenError(f"method {method!r}: expected absmax7, absmax8 or search")
+
+
+def round_to_scales(groups: Tensor, scales: Tensor) -> tuple[Tensor, Tensor]:
+    """Codes for given scales: float32 (..., g) and floating (...) -> int8 (..., g) in -8..7 and float16 (...).
+
+    The codes come from the scale that the file will hold, rounded to fp16; where that is 0 they are 0.
+    Raises NanoqwenError for a scale over 65504.
+    """
+    stored = scales.to(torch.float16)
+    if not torch.isfinite(stored).all():
+        worst = float(groups.abs().max())
+        raise NanoqwenError(f"largest weight {worst:g}: its scale is over 65504, the largest fp16 number")
+    divisor = stored.float().unsqueeze(-1)
+    safe = torch.where(divisor == 0, torch.inf, divisor)
+    q = (groups / safe).round_().clamp_(-8, 7).to(torch.int8)
+    return q, stored
 
 
 def plain_scale(groups: Tensor) -> Tensor:
@@ -120,26 +143,14 @@ def _signed_extreme(groups: Tensor) -> Tensor:
     return groups.gather(-1, groups.abs().argmax(dim=-1, keepdim=True)).squeeze(-1)
 
 
-def _round_to(groups: Tensor, scales: Tensor) -> tuple[Tensor, Tensor]:
-    """Codes for given scales; the codes come from the scale that the file will hold, rounded to fp16."""
-    stored = scales.to(torch.float16)
-    if not torch.isfinite(stored).all():
-        worst = float(groups.abs().max())
-        raise NanoqwenError(f"largest weight {worst:g}: its scale is over 65504, the largest fp16 number")
-    divisor = stored.float().unsqueeze(-1)
-    safe = torch.where(divisor == 0, torch.inf, divisor)
-    q = (groups / safe).round_().clamp_(-8, 7).to(torch.int8)
-    return q, stored
-
-
 def _search(groups: Tensor) -> tuple[Tensor, Tensor]:
     """Per group, the candidate scale with the smallest squared error; ties keep the earlier candidate."""
     plain, signed = plain_scale(groups), _signed_extreme(groups) / -8
-    best_q, best_scales = _round_to(groups, plain)
+    best_q, best_scales = round_to_scales(groups, plain)
     best_error = _squared_error(groups, best_q, best_scales)
     candidates = [signed, *(signed * f for f in _SHRINK), *(plain * f for f in _SHRINK)]
     for candidate in [*candidates, *_coarse_lattices(groups)]:
-        q, scales = _round_to(groups, candidate.clamp(-_FP16_MAX, _FP16_MAX))
+        q, scales = round_to_scales(groups, candidate.clamp(-_FP16_MAX, _FP16_MAX))
         error = _squared_error(groups, q, scales)
         better = error < best_error
         best_q = torch.where(better.unsqueeze(-1), q, best_q)

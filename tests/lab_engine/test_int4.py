@@ -13,7 +13,9 @@ from lab_engine.int4 import (
     dequantize,
     dequantize_words,
     pack_words,
+    quantize_groups,
     quantize_rows,
+    round_to_scales,
     shuffle_words,
     unpack_words,
 )
@@ -162,6 +164,39 @@ def test_weights_below_fp16s_scales_become_codes_0_not_nan(method):
     if scales.item() == 0:
         assert not q.any()
     assert (dequantize(q, scales).abs() <= 2e-7).all()
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("size", [1, 32, 64, 128, 384])
+def test_groups_of_any_size_are_quantized_each_for_itself(method, size):
+    groups = torch.randn(2, 3, size, generator=torch.Generator().manual_seed(0)) * 0.05
+    q, scales = quantize_groups(groups, method)
+    assert (q.dtype, scales.dtype) == (torch.int8, torch.float16)
+    assert (q.shape, scales.shape) == (groups.shape, (2, 3))
+    alone = quantize_groups(groups[1, 2], method)
+    assert torch.equal(q[1, 2], alone[0])
+    assert torch.equal(scales[1, 2], alone[1])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_rows_are_quantized_as_their_groups_of_128(method):
+    weight = torch.randn(3, 384, generator=torch.Generator().manual_seed(0))
+    q, scales = quantize_groups(weight.reshape(3, 3, GROUP), method)
+    rows = quantize_rows(weight, method)
+    assert torch.equal(rows[0], q.reshape(3, 384))
+    assert torch.equal(rows[1], scales)
+
+
+def test_codes_for_a_given_scale_use_the_scale_that_the_file_holds():
+    """0.1 is stored as 0.0999756: 0.25 is 2.5006 steps of that, and 2.5 of 0.1, which rounds to 2."""
+    q, scales = round_to_scales(torch.tensor([[0.0, 0.1, 0.25, 2.0, -2.0], [1.0] * 5]), torch.tensor([0.1, 1e-9]))
+    assert scales.tolist() == [0.0999755859375, 0.0]
+    assert q.tolist() == [[0, 1, 3, 7, -8], [0] * 5]
+
+
+def test_a_given_scale_over_65504_is_refused():
+    with pytest.raises(NanoqwenError, match="65504"):
+        round_to_scales(torch.ones(1, 8), torch.tensor([7e4]))
 
 
 def test_a_scale_that_fp16_rounds_up_shrinks_the_codes():
