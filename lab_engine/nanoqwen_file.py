@@ -117,7 +117,8 @@ class NanoqwenFile:
             with path.open("rb") as file:
                 self.size = os.fstat(file.fileno()).st_size
                 if self.size < PREAMBLE.size:
-                    raise FileFormatError(f"{path}: {self.size} bytes, expected at least {PREAMBLE.size}; cut off?")
+                    found = f"found {self.size} bytes, expected {PREAMBLE.size}"
+                    raise FileFormatError(f"{path}: preamble: {found}; cut off?")
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
         except OSError as error:
             raise FileFormatError(f"{path}: cannot be opened ({error.strerror})") from None
@@ -257,6 +258,7 @@ def _check_places(sections: dict[str, Section], size: int, header_end: int) -> N
             )
         end, previous = section.offset + section.length, section.name
         if end > size:
-            raise FileFormatError(f"section {section.name}: ends at byte {end}, but the file has {size}; cut off?")
+            found = f"found byte {end}, expected at most {size}, the size of the file"
+            raise FileFormatError(f"section {section.name}: end: {found}; cut off?")
     if end != size:
         raise FileFormatError(f"end of file: found {size} bytes, expected {end}, the end of section {previous}")

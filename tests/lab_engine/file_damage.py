@@ -1,11 +1,9 @@
-"""Rebuild a .nanoqwen file with another header, checksum and all: what is left to find is the damaged structure."""
+"""A good .nanoqwen file in parts, for tests that damage it."""
 
-import json
 from pathlib import Path
 
-import xxhash
-
-from lab_engine.nanoqwen_file import MAGIC, PREAMBLE, VERSION
+from lab_engine import damaged_files
+from lab_engine.nanoqwen_file import PREAMBLE, parse_header
 
 
 class GoodFile:
@@ -14,16 +12,8 @@ class GoodFile:
     def __init__(self, path: Path) -> None:
         self.data = path.read_bytes()
         self.length = PREAMBLE.unpack_from(self.data)[2]
-        self.header = json.loads(self.data[PREAMBLE.size : PREAMBLE.size + self.length])
+        self.header = parse_header(self.data)[1]
 
     def with_header(self, header: dict | bytes) -> bytes:
-        """The file with another header; sections stay where they are as long as the header fits before them."""
-        room = PREAMBLE.size + self.length
-        start = preamble_and_header(header)
-        return start.ljust(room, b" ") + self.data[max(room, len(start)) :]
-
-
-def preamble_and_header(header: dict | bytes) -> bytes:
-    """The bytes before the sections, with the right length and checksum."""
-    text = header if isinstance(header, bytes) else json.dumps(header, separators=(",", ":")).encode()
-    return PREAMBLE.pack(MAGIC, VERSION, len(text), xxhash.xxh3_64_intdigest(text)) + text
+        """The file with another header, its length and checksum right."""
+        return damaged_files.with_header(self.data, header)

@@ -13,6 +13,7 @@ import torch
 import xxhash
 
 from lab_engine.config import ModelConfig
+from lab_engine.damaged_files import preamble_and_header
 from lab_engine.errors import FileFormatError
 from lab_engine.int4 import dequantize, quantize_rows, unpack_words
 from lab_engine.nanoqwen_file import (
@@ -24,7 +25,7 @@ from lab_engine.nanoqwen_file import (
     tensor_shapes,
 )
 from lab_engine.tokenizer import Tokenizer
-from tests.lab_engine.file_damage import GoodFile, preamble_and_header
+from tests.lab_engine.file_damage import GoodFile
 
 Q = "model.layers.1.self_attn.q_proj.weight"
 
