@@ -132,10 +132,12 @@ def convert(
     try:
         from lab_engine.convert import convert as run
         from lab_engine.convert import find_folder
+        from lab_engine.terminal import conversion_bar
 
         with leaving_at_once_on_ctrl_c(f"nanoqwen: {source}: download stopped, no file was written"):
             folder = find_folder(source)
-        run(folder, out, progress=True)
+        with conversion_bar(out.name) as progress:
+            run(folder, out, progress=progress)
     except KeyboardInterrupt:
         say(f"nanoqwen: {out}: conversion stopped, no file was written")
         sys.exit(130)

@@ -6,11 +6,10 @@ only when it is complete.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NoReturn
 
 import torch
-from tqdm import tqdm
 
 from lab_engine.checkpoint import Checkpoint
 from lab_engine.errors import CheckpointError, NanoqwenError
@@ -22,28 +21,32 @@ from lab_engine.tokenizer import Tokenizer
 _PIECE_WEIGHTS = 1 << 20  # weights quantized at once: 4 MiB in float32, so that a piece stays in the cache
 _HUB_FILES = ["*.safetensors", "*.json", "*.jinja", "*.txt"]  # never a pickle
 
+Progress = Callable[[int, int], object]
+"""Called after each piece with the weights that are done and all that there are."""
+
 
 def convert(
-    source: str | Path, out: Path, layout: str = "value_shuffle", method: str = "search", progress: bool = False
+    source: str | Path,
+    out: Path,
+    layout: str = "value_shuffle",
+    method: str = "search",
+    progress: Progress | None = None,
 ) -> Path:
     """Convert a checkpoint to `out` and return it.
 
     source: a folder, or a hub id such as Qwen/Qwen2.5-Coder-0.5B-Instruct, which is downloaded first.
-    layout: nibble order of every matrix; method: how scales are chosen (int4.quantize_rows). progress draws a bar
-    on stderr. Errors are NanoqwenErrors that name the file or tensor; nothing half-written stays behind.
+    layout: nibble order of every matrix; method: how scales are chosen (int4.quantize_rows). Errors are
+    NanoqwenErrors that name the file or tensor; nothing half-written stays behind.
     """
     folder = find_folder(source)
     checkpoint = Checkpoint(folder)
     spec = Tokenizer.from_hf_folder(folder).to_spec()
-    bar = tqdm(total=checkpoint.num_weights, unit="weight", unit_scale=True, desc=out.name, disable=not progress)
-    bar.leave = False  # a conversion that fails clears its bar and prints one line
-    with bar, NanoqwenWriter(out, checkpoint.config, spec, layout) as writer:
-        for name, (dtype, shape) in tensor_shapes(checkpoint.config).items():
-            if dtype == "INT4":
-                _write_matrix(writer, checkpoint, name, shape[1], layout, method, bar)
-            elif dtype == "F32":
-                _write_vector(writer, checkpoint, name, bar)
-        bar.leave = True
+    done = 0
+    with NanoqwenWriter(out, checkpoint.config, spec, layout) as writer:
+        for weights in _write_tensors(writer, checkpoint, layout, method):
+            done += weights
+            if progress is not None:
+                progress(done, checkpoint.num_weights)
     return out
 
 
@@ -76,9 +79,18 @@ def _download(repo_id: str) -> Path:
         raise CheckpointError(f"{repo_id}: the download failed ({reason})") from None
 
 
+def _write_tensors(writer: NanoqwenWriter, checkpoint: Checkpoint, layout: str, method: str) -> Iterator[int]:
+    """Write every tensor of the model; yields the weights of each piece that is written."""
+    for name, (dtype, shape) in tensor_shapes(checkpoint.config).items():
+        if dtype == "INT4":
+            yield from _write_matrix(writer, checkpoint, name, shape[1], layout, method)
+        elif dtype == "F32":
+            yield _write_vector(writer, checkpoint, name)
+
+
 def _write_matrix(
-    writer: NanoqwenWriter, checkpoint: Checkpoint, name: str, k: int, layout: str, method: str, bar: tqdm[NoReturn]
-) -> None:
+    writer: NanoqwenWriter, checkpoint: Checkpoint, name: str, k: int, layout: str, method: str
+) -> Iterator[int]:
     for piece in checkpoint.rows(name, max(_PIECE_WEIGHTS // k, 1)):
         try:
             q, scales = quantize_rows(piece, method)
@@ -86,12 +98,12 @@ def _write_matrix(
             raise CheckpointError(f"tensor {name}: {error}") from None
         writer.append(name, pack_words(q, layout).numpy())
         writer.append(name.removesuffix(".weight") + ".scales", scales.numpy())
-        bar.update(piece.numel())
+        yield piece.numel()
 
 
-def _write_vector(writer: NanoqwenWriter, checkpoint: Checkpoint, name: str, bar: tqdm[NoReturn]) -> None:
+def _write_vector(writer: NanoqwenWriter, checkpoint: Checkpoint, name: str) -> int:
     vector = checkpoint.vector(name)
     if not torch.isfinite(vector).all():
         raise CheckpointError(f"tensor {name}: found NaN or inf, expected finite numbers")
     writer.append(name, vector.numpy())
-    bar.update(vector.numel())
+    return vector.numel()

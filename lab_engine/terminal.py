@@ -1,13 +1,16 @@
-"""`nanoqwen generate` and `nanoqwen chat`, as a person at a terminal or a program at a pipe sees them."""
+"""`nanoqwen generate`, `chat` and `convert`, as a person at a terminal or a program at a pipe sees them."""
 
 from __future__ import annotations
 
 import importlib
 import json
 import sys
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, TextIO
+
+from tqdm import tqdm
 
 from lab_engine.errors import NanoqwenError, PromptError
 from lab_engine.generation import Generation, stream
@@ -63,6 +66,19 @@ def chat(decoder: Decoder, max_new_tokens: int) -> None:
                 if not interactive:
                     raise
                 print(f"nanoqwen: {error}", file=sys.stderr)
+
+
+@contextmanager
+def conversion_bar(name: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on stderr as `convert` wants to report; a conversion that fails clears it and prints one line."""
+    with tqdm(unit="weight", unit_scale=True, desc=name, leave=False) as bar:
+
+        def show(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        yield show
+        bar.leave = True
 
 
 def _answer(decoder: Decoder, messages: list[dict[str, str]], max_new_tokens: int) -> list[dict[str, str]]:

@@ -181,3 +181,17 @@ def test_a_place_that_takes_no_file_is_refused_before_the_work(shared_checkpoint
     for out in (tmp_path / "missing" / "m.nanoqwen", tmp_path):
         with pytest.raises(FileFormatError, match=r"written|folder"):
             convert(shared_checkpoint, out)
+
+
+# Progress
+
+
+def test_progress_is_told_after_each_piece_and_ends_with_all_weights(shared_checkpoint, tmp_path):
+    told = []
+    convert(shared_checkpoint, tmp_path / "m.nanoqwen", progress=lambda *weights: told.append(weights))
+    done, total = zip(*told, strict=True)
+    weights = sum(tensor.numel() for tensor in load_file(shared_checkpoint / "model.safetensors").values())
+    assert set(total) == {weights}
+    assert sorted(set(done)) == list(done)
+    assert done[0] > 0
+    assert done[-1] == weights
