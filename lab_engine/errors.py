@@ -34,3 +34,15 @@ class OutOfPages(NanoqwenError):
 
 class BackendError(NanoqwenError):
     """A backend that is unknown, or that this machine cannot run."""
+
+
+class PtxError(NanoqwenError):
+    """PTX text that cannot be read, or an instruction that the emulator does not know."""
+
+
+class ToolchainError(NanoqwenError):
+    """A CUDA compiler or disassembler that is missing here, or that refused its input."""
+
+
+class RecordingError(NanoqwenError):
+    """A recording that does not say where it comes from, or that is older than its kernel."""

@@ -1,0 +1,25 @@
+"""The CUDA sources of the course, as text: they are compiled when they are needed, and read by the emulator."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from lab_engine.errors import NanoqwenError
+
+FOLDER = Path(__file__).resolve().parent
+"""Where the sources lie; the compiler looks for `#include "…"` here."""
+
+
+def read_source(name: str) -> str:
+    """The text of a source file of this folder, such as "unpack.cuh"; NanoqwenError names one that is not there."""
+    try:
+        return (FOLDER / name).read_text(encoding="utf-8")
+    except OSError:
+        known = ", ".join(sorted(path.name for path in FOLDER.glob("*.cu*")))
+        raise NanoqwenError(f"kernel source {name!r}: not in {FOLDER}; expected one of {known}") from None
+
+
+def source_hash(name: str) -> str:
+    """SHA-256 of a source file in hexadecimal digits: what a recording says it was made with."""
+    return hashlib.sha256(read_source(name).encode()).hexdigest()
