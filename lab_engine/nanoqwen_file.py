@@ -123,8 +123,9 @@ class NanoqwenFile:
         except OSError as error:
             raise FileFormatError(f"{path}: cannot be opened ({error.strerror})") from None
         try:
-            self.version, self.header = parse_header(self._map[: PREAMBLE.size + MAX_HEADER_BYTES])
             self.header_length = PREAMBLE.unpack_from(self._map)[2]
+            beginning = self._map[: PREAMBLE.size + min(self.header_length, MAX_HEADER_BYTES)]  # a slice reads
+            self.version, self.header = parse_header(beginning)
             self.config, self.sections = _check_header(self.header, self.size, PREAMBLE.size + self.header_length)
         except (FileFormatError, ConfigError) as error:
             raise FileFormatError(f"{path}: {error}") from None
