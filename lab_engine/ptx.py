@@ -135,7 +135,7 @@ def _s32_to_f16(a: Words) -> Words:
 
 def _mov(low: Words, high: Words | None = None) -> Words:
     """A copy, or two 16-bit registers into one of 32 bits."""
-    return low if high is None else low & 0xFFFF | high << np.uint32(16)
+    return low if high is None else low & np.uint32(0xFFFF) | high << np.uint32(16)
 
 
 def _two_fp16(function: Callable[..., NDArray[np.float64]]) -> Callable[..., Words]:

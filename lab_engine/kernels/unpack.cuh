@@ -1,9 +1,9 @@
 // A word of eight INT4 weights -> four registers of two fp16, in four ways.
 //
-//     h0 = weights 0 and 1, h1 = weights 2 and 3, h2 = weights 4 and 5, h3 = weights 6 and 7 (the first in the low half)
+//     h0 = weights 0, 1   h1 = weights 2, 3   h2 = weights 4, 5   h3 = weights 6, 7   (the first in the low half)
 //
-// A nibble holds n = q + 8, so every way has to take the 8 away again. shift_mask and prmt read `linear` words (nibble i
-// is weight i), lop3 reads `value_shuffle` words (nibbles 0 to 7 are weights 0 2 4 6 1 3 5 7).
+// A nibble holds n = q + 8, so every way has to take the 8 away again. shift_mask and prmt read `linear` words
+// (nibble i is weight i), lop3 reads `value_shuffle` words (nibbles 0 to 7 are weights 0 2 4 6 1 3 5 7).
 //
 // Each function is one block of PTX: lab_engine/ptx.py reads these very lines and runs them on NumPy arrays.
 // What stands behind the last colon are constants: a two-fp16 instruction takes registers only. "=&r" keeps the
@@ -85,7 +85,7 @@ __device__ __forceinline__ void unpack_prmt(unsigned word,
         unsigned& h0, unsigned& h1, unsigned& h2, unsigned& h3) {
     asm(R"({
         .reg .b32 select, choose, negative, positive, bytes;
-        and.b32 select, %4, 0x77777777;                       // bit 3 of a selector nibble means "copy a sign": take it off
+        and.b32 select, %4, 0x77777777;                       // bit 3 of a selector nibble says "copy a sign": off
         shr.u32 choose, %4, 1;                                // bit 3 of n to where a selector says 4: the other table
         lop3.b32 choose, choose, 0x44444444, 0x32103210, 0xea;  // keep it, and let byte i stay byte i
         prmt.b32 negative, 0xc5c6c7c8, 0xbcc0c2c4, select;    // weights 0 to 3 if n < 8: high bytes of -8 to -1
@@ -105,8 +105,8 @@ __device__ __forceinline__ void unpack_prmt(unsigned word,
         : "r"(word));
 }
 
-// The mistake: unpack_prmt without its first line. Where bit 3 is left in a selector nibble, prmt copies the sign of the
-// byte instead of the byte: every weight with n >= 8 becomes 0.
+// The mistake: unpack_prmt without its first line. Where bit 3 is left in a selector nibble, prmt copies the sign of
+// the byte instead of the byte: every weight with n >= 8 becomes 0.
 __device__ __forceinline__ void unpack_prmt_bit3(unsigned word,
         unsigned& h0, unsigned& h1, unsigned& h2, unsigned& h3) {
     asm(R"({
@@ -114,7 +114,7 @@ __device__ __forceinline__ void unpack_prmt_bit3(unsigned word,
         shr.u32 choose, %4, 1;                                // bit 3 of n to where a selector says 4: the other table
         lop3.b32 choose, choose, 0x44444444, 0x32103210, 0xea;  // keep it, and let byte i stay byte i
         prmt.b32 negative, 0xc5c6c7c8, 0xbcc0c2c4, %4;        // bit 3 is still in: n >= 8 copies a sign 1, byte 0xff
-        prmt.b32 positive, 0x42403c00, 0x47464544, %4;        // n >= 8 copies a sign 0, byte 0x00: 0 to 7 are not negative
+        prmt.b32 positive, 0x42403c00, 0x47464544, %4;        // n >= 8 copies a sign 0, byte 0x00
         prmt.b32 bytes, negative, positive, choose;           // the right table is chosen, and holds 0 where n >= 8
         prmt.b32 %0, bytes, 0, 0x1404;                        // weights 0 and 1
         prmt.b32 %1, bytes, 0, 0x3424;                        // weights 2 and 3
