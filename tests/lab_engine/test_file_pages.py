@@ -1,0 +1,82 @@
+"""Which pages the kernel brings when a cold file is touched. Needs Linux and a folder on a disk, else they skip."""
+
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from lab_engine import SHIPPED_MODEL, data_path
+from lab_engine.errors import NanoqwenError
+from lab_engine.file_pages import time_opening, touch
+
+SHIPPED = data_path(SHIPPED_MODEL)
+GATE = "model.layers.0.mlp.gate_proj.weight"
+ROW_21 = 1163264 + 4032
+
+
+@pytest.fixture
+def touched():
+    """touch, or a skip with the reason where this machine cannot tell."""
+
+    def measure(*arguments, **keywords):
+        try:
+            return touch(*arguments, **keywords)
+        except NanoqwenError as error:
+            pytest.skip(str(error))
+
+    return measure
+
+
+def test_without_read_ahead_exactly_the_pages_of_the_row_are_read(touched):
+    found = touched(SHIPPED, ROW_21, 192, read_ahead=False)
+    if found.page_bytes != 4096:
+        pytest.skip(f"pages of {found.page_bytes} bytes")
+    assert found.needed == (284, 285)
+    assert found.cached == (284, 285)
+    assert found.mapped == (284, 285)
+    assert found.num_pages == 1512
+
+
+def test_with_read_ahead_the_needed_pages_and_neighbours_are_read(touched):
+    found = touched(SHIPPED, ROW_21, 192)
+    assert set(found.needed) <= set(found.mapped) <= set(found.cached)
+    assert len(found.cached) >= len(found.needed)
+    assert found.milliseconds > 0
+
+
+def test_bytes_outside_the_file_are_refused(touched):
+    with pytest.raises(NanoqwenError, match=r"bytes 6192962 to 6192963: .* has 6192962"):
+        touch(SHIPPED, 6192962, 1)
+    with pytest.raises(NanoqwenError, match="bytes 0 to 0"):
+        touch(SHIPPED, 0, 0)
+
+
+def test_a_cold_file_opens_more_slowly_than_a_warm_one(touched):
+    touched(SHIPPED, 0, 1)
+    cold, warm = time_opening(SHIPPED, GATE, 21, rounds=3)
+    assert cold.open_ms > warm.open_ms > 0
+    assert warm.row_ms > 0
+
+
+def test_a_folder_in_memory_is_refused_with_what_to_do(touched, monkeypatch):
+    touched(SHIPPED, 0, 1)
+    memory = Path("/dev/shm")
+    if not memory.is_dir():
+        pytest.skip("no folder in memory here")
+    monkeypatch.setattr(tempfile, "tempdir", str(memory))
+    with pytest.raises(NanoqwenError, match=r"^a cold file: not available here: \d+ pages of .*; set TMPDIR to"):
+        touch(SHIPPED, 0, 1)
+
+
+def test_another_system_is_refused_by_name(monkeypatch):
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with pytest.raises(NanoqwenError, match="not available here: found darwin, expected Linux"):
+        touch(SHIPPED, 0, 1)
+    with pytest.raises(NanoqwenError, match="not available here: found darwin, expected Linux"):
+        time_opening(SHIPPED, GATE, 0)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(NanoqwenError, match=r"absent\.nanoqwen: No such file"):
+        touch(tmp_path / "absent.nanoqwen", 0, 1)
