@@ -5,13 +5,16 @@ A Canvas counts in px from the top left like the browser's SVG, and its classes 
 """
 
 import io
+from collections.abc import Sequence
 from typing import Literal
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Circle, Rectangle
+from matplotlib.patches import Circle, Polygon, Rectangle
 from PIL import Image
+
+Dash = Literal["solid", "dashed", "dotted", "dashdot"]
 
 DPI = 96
 PNG_SCALE = 2  # px of the file for one px of the picture: sharp on a fine screen
@@ -62,6 +65,17 @@ class Canvas:
         """A circle around x, y."""
         face, edge, stroke = _paint(classes)
         self._axes.add_patch(Circle((x, y), radius, facecolor=face, edgecolor=edge, linewidth=_points(stroke)))
+
+    def polygon(self, corners: Sequence[tuple[float, float]], classes: str) -> None:
+        """A closed shape through the corners."""
+        face, edge, stroke = _paint(classes)
+        self._axes.add_patch(Polygon(corners, closed=True, facecolor=face, edgecolor=edge, linewidth=_points(stroke)))
+
+    def path(self, points: Sequence[tuple[float, float]], classes: str, dash: Dash = "solid") -> None:
+        """A line of 2 px in a hue through the points."""
+        xs, ys = zip(*points, strict=True)
+        colour = _hue(classes.split())[0]
+        self._axes.add_line(Line2D(xs, ys, color=colour, linewidth=_points(2), linestyle=dash))
 
     def text(self, x: float, y: float, string: str, classes: str = "") -> None:
         """A text centred on the height y; x is its beginning, its end (e) or its middle (c). "$" is no markup."""
