@@ -1,0 +1,68 @@
+"""The comparison of lab 02: both files hold the same numbers, and what is measured is what was read."""
+
+import json
+import struct
+
+import numpy as np
+import pytest
+from safetensors.torch import load_file
+
+from lab_engine import data_path
+from lab_engine.file_comparison import WAYS, measure, write_safetensors
+from lab_engine.nanoqwen_file import NanoqwenFile
+
+GATE = "model.layers.0.mlp.gate_proj.weight"
+ROW = 5
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    return NanoqwenFile(data_path("tiny-coder.nanoqwen"))
+
+
+@pytest.fixture(scope="module")
+def costs(shipped, tmp_path_factory):
+    """One measurement of each way on the shipped model."""
+    copy = write_safetensors(shipped, tmp_path_factory.mktemp("copy") / "int4.safetensors")
+    original = sorted(data_path("tiny-coder").glob("*.safetensors"))
+    paths = dict(zip(WAYS, ([shipped.path], [copy], [copy], original), strict=True))
+    return paths, {way: measure(way, files, GATE, ROW) for way, files in paths.items()}
+
+
+def test_the_copy_holds_every_tensor_of_the_file_bit_for_bit(shared_file, tmp_path):
+    """Read back by the format's own description: u64 length, JSON, bytes."""
+    file = NanoqwenFile(shared_file)
+    data = write_safetensors(file, tmp_path / "copy.safetensors").read_bytes()
+    (length,) = struct.unpack_from("<Q", data)
+    header = json.loads(data[8 : 8 + length])
+    tensors = {name: section for name, section in file.sections.items() if section.dtype != "JSON"}
+    assert set(header) == set(tensors)
+    for name, section in tensors.items():
+        start, stop = (8 + length + at for at in header[name]["data_offsets"])
+        assert data[start:stop] == shared_file.read_bytes()[section.offset : section.offset + section.length]
+        assert header[name]["dtype"] == {"INT4": "I32", "F16": "F16", "F32": "F32"}[section.dtype]
+
+
+def test_every_way_reads_the_row_that_was_asked_for(shipped, costs):
+    rows = [bytes.fromhex(cost.row) for cost in costs[1].values()]
+    section = shipped.sections[GATE]
+    start = section.offset + ROW * section.shape[1] // 2
+    assert rows[0] == rows[1] == rows[2] == shipped.path.read_bytes()[start : start + section.shape[1] // 2]
+    original = next(
+        load_file(path) for path in data_path("tiny-coder").glob("*.safetensors") if GATE in load_file(path)
+    )
+    bits = np.frombuffer(rows[3], np.uint16).astype(np.uint32) << 16
+    assert np.array_equal(bits.view(np.float32), original[GATE][ROW].float().numpy())
+
+
+def test_the_measurements_say_how_much_was_read(costs):
+    paths, by_way = costs
+    for way, cost in by_way.items():
+        assert cost.way == way
+        assert cost.num_bytes == sum(path.stat().st_size for path in paths[way])
+        assert 0 < cost.row_seconds < 1
+        assert 0 < cost.open_seconds < 1
+    mapped, lazy, whole, _ = by_way.values()
+    assert whole.resident_bytes > 0.6 * whole.num_bytes
+    assert mapped.resident_bytes < 0.2 * mapped.num_bytes
+    assert lazy.resident_bytes < 0.2 * lazy.num_bytes
