@@ -4,6 +4,7 @@
 
 128 weights take 64 bytes of nibbles and 2 of scale: 0.515625 bytes a weight.
 What breaks it: a missing +8 (negative weights vanish), a scale that fp16 cannot hold, the wrong nibble order.
+Everything here works on whole matrices; `int4_reference.py` does the same by hand, one group and one word at a time.
 """
 
 from __future__ import annotations
@@ -44,14 +45,15 @@ def quantize_groups(groups: Tensor, method: str = "search") -> tuple[Tensor, Ten
     Methods and errors are those of quantize_rows; every leading dimension is free.
     """
     groups = groups.float()
-    if not torch.isfinite(groups).all():
+    plain = plain_scale(groups)
+    if not torch.isfinite(plain).all():  # the largest of a group is NaN or inf where any of its weights is
         raise NanoqwenError("weights: found NaN or inf, expected finite numbers")
     if method == "absmax7":
-        return round_to_scales(groups, plain_scale(groups))
+        return round_to_scales(groups, plain)
     if method == "absmax8":
         return round_to_scales(groups, _signed_extreme(groups) / -8)
     if method == "search":
-        return _search(groups)
+        return round_to_scales(groups, _search(groups, plain))
     raise NanoqwenError(f"method {method!r}: expected absmax7, absmax8 or search")
 
 
@@ -65,10 +67,7 @@ def round_to_scales(groups: Tensor, scales: Tensor) -> tuple[Tensor, Tensor]:
     if not torch.isfinite(stored).all():
         worst = float(groups.abs().max())
         raise NanoqwenError(f"largest weight {worst:g}: its scale is over 65504, the largest fp16 number")
-    divisor = stored.float().unsqueeze(-1)
-    safe = torch.where(divisor == 0, torch.inf, divisor)
-    q = (groups / safe).round_().clamp_(-8, 7).to(torch.int8)
-    return q, stored
+    return _levels(groups, stored, torch.empty_like(groups)).to(torch.int8), stored
 
 
 def plain_scale(groups: Tensor) -> Tensor:
@@ -143,32 +142,40 @@ def _signed_extreme(groups: Tensor) -> Tensor:
     return groups.gather(-1, groups.abs().argmax(dim=-1, keepdim=True)).squeeze(-1)
 
 
-def _search(groups: Tensor) -> tuple[Tensor, Tensor]:
+def _levels(groups: Tensor, stored: Tensor, out: Tensor) -> Tensor:
+    """The codes -8..7 for fp16 scales as whole float32 numbers, in out; 0 where the scale is 0."""
+    divisor = stored.float().unsqueeze(-1)
+    torch.div(groups, torch.where(divisor == 0, torch.inf, divisor), out=out)
+    return out.round_().clamp_(-8, 7)
+
+
+def _search(groups: Tensor, plain: Tensor) -> Tensor:
     """Per group, the candidate scale with the smallest squared error; ties keep the earlier candidate."""
-    plain, signed = plain_scale(groups), _signed_extreme(groups) / -8
-    best_q, best_scales = round_to_scales(groups, plain)
-    best_error = _squared_error(groups, best_q, best_scales)
+    signed = _signed_extreme(groups) / -8
     candidates = [signed, *(signed * f for f in _SHRINK), *(plain * f for f in _SHRINK)]
-    for candidate in [*candidates, *_coarse_lattices(groups)]:
-        q, scales = round_to_scales(groups, candidate.clamp(-_FP16_MAX, _FP16_MAX))
-        error = _squared_error(groups, q, scales)
+    work = torch.empty_like(groups)  # one buffer for all candidates: touching new memory costs more than the arithmetic
+    best, best_error = plain, _squared_error(groups, plain, work)  # NaN where fp16 cannot hold it: it stays the best
+    for scales in [*candidates, *_coarse_lattices(groups, plain)]:
+        error = _squared_error(groups, scales, work)
         better = error < best_error
-        best_q = torch.where(better.unsqueeze(-1), q, best_q)
-        best_scales = torch.where(better, scales, best_scales)
+        best = torch.where(better, scales, best)
         best_error = torch.where(better, error, best_error)
-    return best_q, best_scales
+    return best
 
 
-def _squared_error(groups: Tensor, q: Tensor, scales: Tensor) -> Tensor:
-    return (q.float() * scales.float().unsqueeze(-1)).sub_(groups).square_().sum(dim=-1)
+def _squared_error(groups: Tensor, scales: Tensor, work: Tensor) -> Tensor:
+    """Of each group with these scales as fp16 stores them, float32; work is overwritten."""
+    stored = scales.to(torch.float16)
+    levels = _levels(groups, stored, work)
+    return levels.mul_(stored.float().unsqueeze(-1)).sub_(groups).square_().sum(dim=-1)
 
 
-def _coarse_lattices(groups: Tensor) -> list[Tensor]:
-    """Scales max/m, m = 1..6, where some group may be whole multiples of one: exact groups with small codes.
+def _coarse_lattices(groups: Tensor, plain: Tensor) -> list[Tensor]:
+    """Scales max/m, m = 1..6, for groups that may be whole multiples of one: exact groups with small codes.
 
-    Natural weights never are, and eight weights of each group show it; then there is nothing to try.
+    Natural weights never are, and eight weights of a group show it; such a group gets its plain scale again.
     """
-    largest = groups.abs().amax(dim=-1, keepdim=True)
-    ratio = groups[..., :8] / torch.where(largest == 0, 1.0, largest)
-    distances = {m: (ratio * m - (ratio * m).round()).abs().amax(dim=-1) for m in range(1, 7)}
-    return [largest.squeeze(-1) / m for m, distance in distances.items() if distance.lt(1e-3).any()]
+    largest = groups.abs().amax(dim=-1)
+    ratio = groups[..., :8].movedim(-1, 0).contiguous() / torch.where(largest == 0, 1.0, largest)
+    whole = {m: (ratio * m - (ratio * m).round()).abs().amax(dim=0) < 1e-3 for m in range(1, 7)}
+    return [torch.where(w, (largest / m).clamp(max=_FP16_MAX), plain) for m, w in whole.items() if w.any()]
