@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from lab_engine.backends import availability, make_backend
 from lab_engine.bench.attention import attention_7b
 from lab_engine.bench.decode import decode_05b, decode_tiny, prefill_05b
-from lab_engine.bench.files import open_4gb, pack_fp16, verify_file
+from lab_engine.bench.files import open_4gb, open_memory, pack_fp16, verify_file
 from lab_engine.bench.machine import LoadMeter, device, versions
 from lab_engine.bench.models import QWEN_7B
 from lab_engine.bench.result import Benchmark, Measurement, Result
@@ -34,6 +34,7 @@ BENCHMARKS = (
     Benchmark("memory_over_weights/qwen2.5-coder-0.5b", "bytes", False, memory_05b),
     Benchmark("pack/fp16", "bytes/s", True, pack_fp16),
     Benchmark("open/4gb", "s", False, open_4gb),
+    Benchmark("open_memory/4gb", "bytes", False, open_memory),
     Benchmark("verify/fp", "bytes/s", True, verify_file),
     Benchmark("attention2048/qwen2.5-coder-7b", "s", False, attention_7b),
 )

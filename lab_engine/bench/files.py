@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
 import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +15,9 @@ import torch
 import xxhash
 
 from lab_engine.bench.machine import median_seconds, read_bandwidth
-from lab_engine.bench.models import QWEN_05B, QWEN_7B, byte_tokenizer, write_random_file
+from lab_engine.bench.models import QWEN_05B, QWEN_7B, write_random_file
+from lab_engine.bench.processes import output_of
+from lab_engine.bench.qwen_tokenizer import CONTROL_TOKENS, qwen_sized_tokenizer
 from lab_engine.bench.result import Measurement
 from lab_engine.config import ModelConfig
 from lab_engine.errors import NanoqwenError
@@ -27,9 +33,11 @@ from lab_engine.nanoqwen_file import (
     section_length,
     tensor_shapes,
 )
+from lab_engine.tokenizer import Tokenizer
 
 _ROWS, _K, _PIECE_ROWS = 4096, 4096, 256  # pieces as the converter takes them
 _READ_BYTES = 1 << 22
+_OPEN_CHILD = Path(__file__).with_name("open_child.py")
 
 
 def pack_fp16(_: str) -> Measurement:
@@ -69,22 +77,48 @@ def _is_close(weight: torch.Tensor) -> bool:
 
 
 def open_4gb(_: str) -> Measurement:
-    """Open a file of the 7B's size (sparse, so that it takes no disk); the peer reads all of it."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "sparse.nanoqwen"
-        try:
-            write_sparse_file(path, QWEN_7B)
-        except OSError as error:
-            raise NanoqwenError(f"bench open/4gb: {folder} does not take a file of 4 GB ({error.strerror})") from None
+    """Open a file of the 7B's size with Qwen's number of tokens; the peer reads all of it."""
+    with _file_of_7b() as (path, tokens):
         file, runs = NanoqwenFile(path), 9
         last = file.array("lm_head.weight")
         right_shape = last.shape == (QWEN_7B.vocab_size, QWEN_7B.hidden_size // 8)
+        start = time.perf_counter()
+        known = Tokenizer(file.tokenizer_spec()).vocab_size
+        first_use = time.perf_counter() - start
         return Measurement(
             value=median_seconds(lambda: NanoqwenFile(path), runs),
-            passed=file.config == QWEN_7B and right_shape and not last[-1].any(),
-            how=f"median of {runs} times: map {path.stat().st_size} bytes, check header and structure",
+            passed=file.config == QWEN_7B and right_shape and not last[-1].any() and known == tokens + CONTROL_TOKENS,
+            how=f"median of {runs} times: map {path.stat().st_size} bytes, check header and structure; "
+            f"then the first use of its tokenizer of {known} tokens took {first_use:.2f} s",
             peer=("reading the file", median_seconds(lambda: _read(path), 1)),
         )
+
+
+def open_memory(_: str) -> Measurement:
+    """Resident bytes that opening the same file adds to a process; the peer parses the tokenizer too."""
+    with _file_of_7b() as (path, tokens):
+        # by its path and with -P: as a module of this package it would import torch, whose memory could be used again
+        found = json.loads(output_of([sys.executable, "-P", str(_OPEN_CHILD), str(path)]))
+        return Measurement(
+            value=found["opened"] - found["started"],
+            passed=found["config"] == QWEN_7B.to_dict() and found["tokens"] == tokens,
+            how=f"one process that opened {path.stat().st_size} bytes; all of it had {found['started']} resident bytes "
+            f"before and {found['opened']} after",
+            peer=("opening it and parsing its tokenizer", found["parsed"] - found["started"]),
+        )
+
+
+@contextmanager
+def _file_of_7b() -> Iterator[tuple[Path, int]]:
+    """A file of the 7B's size, sparse, so that it takes no disk; and the number of text tokens in its tokenizer."""
+    tokenizer = qwen_sized_tokenizer()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "sparse.nanoqwen"
+        try:
+            write_sparse_file(path, QWEN_7B, tokenizer)
+        except OSError as error:
+            raise NanoqwenError(f"bench open: {folder} does not take a file of 4 GB ({error.strerror})") from None
+        yield path, len(tokenizer["tokenizer"]["model"]["vocab"])
 
 
 def verify_file(_: str) -> Measurement:
@@ -112,10 +146,10 @@ def _read(path: Path) -> None:
             pass
 
 
-def write_sparse_file(path: Path, config: ModelConfig) -> None:
-    """A file with a right header whose sections are holes: opening it works, verifying it does not."""
-    tokenizer = json.dumps(byte_tokenizer()).encode()
-    shapes = {**tensor_shapes(config), TOKENIZER: ("JSON", (len(tokenizer),))}
+def write_sparse_file(path: Path, config: ModelConfig, tokenizer: dict[str, Any]) -> None:
+    """A file with a right header and tokenizer whose other sections are holes: it opens, but verifying it does not."""
+    spec = json.dumps(tokenizer, ensure_ascii=False).encode()
+    shapes = {**tensor_shapes(config), TOKENIZER: ("JSON", (len(spec),))}
     sections: dict[str, Any] = {}
     offset = end = 1 << 20
     for name, (dtype, shape) in shapes.items():
@@ -124,7 +158,10 @@ def write_sparse_file(path: Path, config: ModelConfig) -> None:
         sections[name] |= {"layout": "value_shuffle"} if dtype == "INT4" else {}
         end = offset + length
         offset = -(-end // ALIGNMENT) * ALIGNMENT
+    sections[TOKENIZER]["xxh3"] = xxhash.xxh3_64_hexdigest(spec)
     header = json.dumps({"config": config.to_dict(), "quantization": QUANTIZATION, "sections": sections}).encode()
     with path.open("wb") as file:
         file.write(PREAMBLE.pack(MAGIC, VERSION, len(header), xxhash.xxh3_64_intdigest(header)) + header)
         file.truncate(end)
+        file.seek(sections[TOKENIZER]["offset"])
+        file.write(spec)

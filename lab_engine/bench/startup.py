@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 from statistics import median
-from typing import Any
 
-import lab_engine
 from lab_engine.bench.models import QWEN_05B, shipped_model, tokens_agree, write_random_file
+from lab_engine.bench.processes import child_environment, last_line, output_of
 from lab_engine.bench.result import Measurement
 from lab_engine.errors import NanoqwenError
 from lab_engine.loading import open_source
@@ -30,7 +28,7 @@ def first_token_tiny(backend: str) -> Measurement:
     for _ in range(_RUNS + 1):  # in turn, so that a disturbance meets both; the first pair warms the disk cache
         generate.append(_until_first_token([*command, "--max-new-tokens", "8"], len(_PROMPT.encode())))
         torch_alone.append(_until_end([sys.executable, "-c", "import torch"]))
-    found = json.loads(_output([*command, "--max-new-tokens", "8", "--json"]))
+    found = json.loads(output_of([*command, "--max-new-tokens", "8", "--json"]))
     source, tokenizer = open_source(path)
     return Measurement(
         value=median(generate[1:]),
@@ -54,7 +52,7 @@ def memory_05b(backend: str) -> Measurement:
 
 
 def _memory(path: Path, backend: str) -> Measurement:
-    found = json.loads(_output([sys.executable, "-m", "lab_engine.bench.memory_child", str(path), backend]))
+    found = json.loads(output_of([sys.executable, "-m", "lab_engine.bench.memory_child", str(path), backend]))
     source, tokenizer = open_source(path)
     return Measurement(
         value=found["beside_the_mapping"],
@@ -66,35 +64,17 @@ def _memory(path: Path, backend: str) -> Measurement:
 
 def _until_first_token(command: list[str], prompt_bytes: int) -> float:
     start = time.perf_counter()
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=_environment()) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=child_environment()) as process:
         assert process.stdout is not None
         got = process.stdout.read(prompt_bytes + 1)
         taken = time.perf_counter() - start
         _, errors = process.communicate()
     if len(got) <= prompt_bytes or process.returncode:
-        raise NanoqwenError(f"bench first_token: nanoqwen generate printed no token: {_last_line(errors)}")
+        raise NanoqwenError(f"bench first_token: nanoqwen generate printed no token: {last_line(errors)}")
     return taken
 
 
 def _until_end(command: list[str]) -> float:
     start = time.perf_counter()
-    _output(command)
+    output_of(command)
     return time.perf_counter() - start
-
-
-def _output(command: list[str]) -> Any:
-    done = subprocess.run(command, capture_output=True, check=False, env=_environment())
-    if done.returncode:
-        raise NanoqwenError(f"bench: {' '.join(command[1:4])} ended with {done.returncode}: {_last_line(done.stderr)}")
-    return done.stdout
-
-
-def _environment() -> dict[str, str]:
-    """This process's, and lab_engine can be imported from any folder."""
-    paths = [str(Path(lab_engine.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
-
-
-def _last_line(text: bytes) -> str:
-    lines = text.decode(errors="replace").strip().splitlines()
-    return lines[-1] if lines else "it said nothing"

@@ -11,13 +11,16 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+import xxhash
 
 import lab_engine
 from lab_engine import bench, cli
 from lab_engine.bench import attention, decode, files, machine, models, startup
+from lab_engine.bench.qwen_tokenizer import CONTROL_TOKENS, TEXT_TOKENS, qwen_sized_tokenizer
 from lab_engine.config import ModelConfig
 from lab_engine.nanoqwen_file import NanoqwenFile
 from lab_engine.reference import reference_logits
+from lab_engine.tokenizer import Tokenizer
 from lab_engine.weights import FileSource
 from tests.lab_engine.tiny_models import random_checkpoint
 
@@ -25,7 +28,8 @@ SMALL = ModelConfig(256, 384, 2, 4, 2, 64, 512, 1024, 1e6, 1e-6, tie_embeddings=
 SMALL_7B = ModelConfig(256, 384, 2, 14, 2, 128, 512, 4096, 1e6, 1e-6, tie_embeddings=False)
 DESIGN_NAMES = [
     *("decode/tiny-coder", "decode/qwen2.5-coder-0.5b", "prefill512/qwen2.5-coder-0.5b", "first_token/tiny-coder"),
-    *("memory_over_weights/tiny-coder", "pack/fp16", "open/4gb", "verify/fp", "attention2048/qwen2.5-coder-7b"),
+    *("memory_over_weights/tiny-coder", "pack/fp16", "open/4gb", "open_memory/4gb", "verify/fp"),
+    "attention2048/qwen2.5-coder-7b",
 ]
 FIELDS = {"name", "value", "unit", "limit", "peer", "load", "passed", "kind", "device", "versions"}
 
@@ -51,6 +55,7 @@ def small(monkeypatch, long_file):
         monkeypatch.setattr(module, "_RUNS", 2)
     monkeypatch.setattr(files, "_ROWS", 256)
     monkeypatch.setattr(files, "_K", 512)
+    monkeypatch.setattr(files, "qwen_sized_tokenizer", lambda: qwen_sized_tokenizer(1000))
     for module in (decode, files, attention):
         monkeypatch.setattr(module, "read_bandwidth", lambda: 1e10, raising=False)
     monkeypatch.setattr(decode, "matmul_flops", lambda _: 1e11)
@@ -105,6 +110,30 @@ def test_attention_that_forgets_the_last_token_is_noticed(monkeypatch, small):
 def test_a_checksum_that_is_not_compared_is_noticed(monkeypatch, small):
     monkeypatch.setattr(NanoqwenFile, "verify", lambda _: [])
     assert measure("verify/fp").value is None
+
+
+def test_opening_a_4_gb_file_takes_little_memory_and_parses_no_tokenizer(monkeypatch, small):
+    monkeypatch.setattr(files, "QWEN_7B", models.QWEN_7B)
+    monkeypatch.setattr(files, "qwen_sized_tokenizer", qwen_sized_tokenizer)
+    result = measure("open_memory/4gb")
+    assert 0 < result.value < 8e6  # the header, as text and as objects
+    assert result.value < result.peer["value"] / 2  # of 5.5 MB of JSON
+
+
+@pytest.mark.parametrize("name", ["open/4gb", "open_memory/4gb"])
+def test_a_file_that_opens_with_another_tokenizer_is_noticed(monkeypatch, small, name):
+    write, other = files.write_sparse_file, qwen_sized_tokenizer(999)
+    monkeypatch.setattr(files, "write_sparse_file", lambda path, config, _: write(path, config, other))
+    assert measure(name).value is None
+
+
+def test_a_process_that_fails_leaves_its_last_line(monkeypatch, small, tmp_path):
+    child = tmp_path / "child.py"
+    child.write_text("import sys\nsys.exit('no memory today')")
+    monkeypatch.setattr(files, "_OPEN_CHILD", child)
+    result = measure("open_memory/4gb")
+    assert result.value is None
+    assert "no memory today" in result.how
 
 
 def test_packing_that_loses_a_sign_is_noticed(monkeypatch, small):
@@ -198,13 +227,35 @@ def test_random_weights_are_the_same_each_time_and_in_a_file(tmp_path):
     assert sorted(set(codes.round().flatten().int().tolist())) == list(range(-8, 8))
 
 
-def test_a_sparse_file_opens_and_takes_no_room(tmp_path):
-    files.write_sparse_file(tmp_path / "s.nanoqwen", models.QWEN_7B)
+def test_a_sparse_file_opens_and_takes_no_more_room_than_its_tokenizer(tmp_path):
+    spec = qwen_sized_tokenizer(1000)
+    files.write_sparse_file(tmp_path / "s.nanoqwen", models.QWEN_7B, spec)
     opened = NanoqwenFile(tmp_path / "s.nanoqwen")
     assert opened.config == models.QWEN_7B
     assert opened.size > 3.9e9
+    assert opened.tokenizer_spec() == spec
+    assert xxhash.xxh3_64_hexdigest(opened.array("tokenizer")) == opened.sections["tokenizer"].xxh3
     if hasattr(os.stat_result, "st_blocks"):
         assert (tmp_path / "s.nanoqwen").stat().st_blocks * 512 < 1 << 20
+
+
+def test_the_large_tokenizer_has_qwens_number_of_tokens_and_works():
+    """151,643 bytes and merges and 22 control tokens: 151,665, as the 7B's tokenizer_config.json says."""
+    spec = qwen_sized_tokenizer()
+    assert len(spec["tokenizer"]["model"]["vocab"]) == TEXT_TOKENS == 151_643
+    assert len(spec["tokenizer"]["model"]["merges"]) == TEXT_TOKENS - 256
+    assert len(json.dumps(spec, ensure_ascii=False).encode()) > 5e6
+    tokenizer = Tokenizer(spec)
+    assert tokenizer.vocab_size == TEXT_TOKENS + CONTROL_TOKENS == 151_665
+    made_up = "".join(tokenizer.token_text(token_id) for token_id in (300, 5000, 150_000))
+    ids = tokenizer.encode(made_up)
+    assert tokenizer.decode(ids) == made_up
+    assert len(ids) < len(made_up)
+    assert tokenizer.decode(tokenizer.encode("naïve 🙂\r\n12")) == "naïve 🙂\r\n12"
+
+
+def test_the_large_tokenizer_is_the_same_each_time():
+    assert qwen_sized_tokenizer(1000) == qwen_sized_tokenizer(1000)
 
 
 def test_logits_agree_within_the_tolerance_and_no_further():
