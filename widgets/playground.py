@@ -17,7 +17,7 @@ import traitlets
 from widgets.bundle import bundle, style
 from widgets.figures import PNG_SCALE, png_size
 
-Value = int | float | str
+Value = bool | int | float | str
 """What a state trait holds: a value of JSON that Python writes alike."""
 
 
@@ -51,6 +51,8 @@ class Playground(anywidget.AnyWidget):
     ask: ClassVar[str]
     badge: ClassVar[Badge]
     script: ClassVar[str]
+    given: str = ""
+    """The variable that the code line passes first, where the playground shows the learner's own data."""
     fields: ClassVar[tuple[str, ...]] = ("preset", "step")
     keeps_preset: ClassVar[bool] = True
     """True where a preset is a scene that one steps inside; False where it is a place that one steps away from."""
@@ -83,6 +85,7 @@ class Playground(anywidget.AnyWidget):
         presets = [{"name": p.name, "ask": p.ask, "values": dict(p.values)} for p in self._presets.values()]
         return {
             "name": type(self).__name__,
+            "given": self.given,
             "title": self.title,
             "lab": self.lab,
             "ask": self.ask,
@@ -126,7 +129,8 @@ class Playground(anywidget.AnyWidget):
         state = {name: getattr(self, name) for name in self.fields if name != "preset"}
         shown = {name: value for name, value in state.items() if not preset or sets.get(name) != value}
         named = {"preset": preset.name, **shown} if preset else shown
-        return f"{type(self).__name__}({', '.join(f'{name}={_literal(value)}' for name, value in named.items())})"
+        arguments = [*([self.given] if self.given else []), *(f"{n}={_literal(v)}" for n, v in named.items())]
+        return f"{type(self).__name__}({', '.join(arguments)})"
 
     @traitlets.validate("step")
     def _check_step(self, proposal: Any) -> int:
@@ -189,4 +193,7 @@ class Playground(anywidget.AnyWidget):
 
 
 def _literal(value: Value) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    """A value as Python and the browser both write it: True, 0.5, 1 for 1.0, "text"."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return repr(value) if isinstance(value, bool) else json.dumps(value, ensure_ascii=False)

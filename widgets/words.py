@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from decimal import ROUND_HALF_UP, Decimal
 
 _SPACES = re.compile(r"( {2,})")
 
@@ -24,9 +25,26 @@ def byte_count(count: int) -> str:
     return f"{_rounded(count / 1e3, 1)} kB" if count < 1e6 else f"{_rounded(count / 1e6, 2)} MB"
 
 
-def percent(share: float) -> str:
-    """A share as whole percents; "< 1 %" is very little, "0 %" nothing at all."""
-    return "< 1 %" if 0 < share < 0.005 else f"{_rounded(100 * share, 0)} %"
+def percent(share: float, digits: int = 0) -> str:
+    """A share as percents; "< 1 %" is very little, "0 %" nothing at all."""
+    least = 10**-digits
+    if share == 0:
+        return "0 %"
+    return f"< {least:.{digits}f} %" if 0 < share < least / 200 else f"{_rounded(100 * share, digits)} %"
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """A number of any size with so many significant digits, half up: `0.2813`, `65714`, `5.960e−8`; a real minus."""
+    if value == 0:
+        return "0"
+    exact = Decimal(abs(value))
+    rounded = exact.quantize(Decimal(1).scaleb(exact.adjusted() - digits + 1), ROUND_HALF_UP)
+    exponent = rounded.adjusted()
+    if -4 <= exponent <= 5:
+        size = f"{exact.quantize(Decimal(1).scaleb(min(0, exponent - digits + 1)), ROUND_HALF_UP):f}"
+    else:
+        size = f"{rounded.scaleb(-exponent):.{digits - 1}f}e{exponent}".replace("-", "−")
+    return ("−" if value < 0 else "") + size
 
 
 def span(first: int, last: int) -> str:

@@ -12,7 +12,7 @@ from matplotlib.ft2font import FT2Font, LoadFlags
 from tests.widgets.traces import made_up_trace
 from widgets import Tour
 from widgets.token_text import text_pieces
-from widgets.words import byte_count, percent
+from widgets.words import byte_count, percent, significant
 
 DATA_FILE = Path(__file__).parent / "js" / "data.json"
 
@@ -30,6 +30,25 @@ def javascript_data():
     tour = Tour(made_up_trace())
     shares = [0, 1e-5, 0.0049, 0.005, 0.0051, 0.125, 0.145, 0.5, 0.996, 1]
     counts = [0, 264, 1023, 1024, 1250, 57_344, 999_999, 1_000_000, 5_981_234]
+    # halves that binary floats hold exactly, powers of ten from both sides, what fp16 can be
+    sizes = [
+        0,
+        0.03125,
+        0.28125,
+        2**-24,
+        65714.2856,
+        460000,
+        1e-7,
+        1.25,
+        2.5,
+        9.995,
+        9.9996,
+        99.95,
+        1e-4,
+        9.9999e-5,
+        1234567.8,
+    ]
+    numbers = [[sign * size, digits] for size in sizes for sign in (1, -1) for digits in (1, 2, 3, 4)]
     states = [{"preset": "", "step": 3}, {"preset": "", "step": 0}] + [
         {"preset": name, "step": Tour(made_up_trace(), preset=name).step} for name in tour.presets
     ]
@@ -42,7 +61,8 @@ def javascript_data():
             "mono": advances("DejaVu Sans Mono"),
         },
         "cases": {
-            "percent": [[share, percent(share)] for share in shares],
+            "percent": [[share, digits, percent(share, digits)] for share in shares for digits in (0, 1)],
+            "significant": [[value, digits, significant(value, digits)] for value, digits in numbers],
             "bytes": [[count, byte_count(count)] for count in counts],
             "pieces": text_pieces([token["text"] for token in tour._trace["tokens"]], 20),
             "code": [[state, code_of(state)] for state in states],

@@ -31,11 +31,18 @@ class Places(Playground):
 
 
 class Scenes(Places):
-    """Presets are scenes that one steps inside; `clip` is a state of its own."""
+    """Presets are scenes that one steps inside; `clip` and `cut` are states of their own."""
 
     keeps_preset = True
-    fields = ("preset", "step", "clip")
+    fields = ("preset", "step", "clip", "cut")
     clip = traitlets.Float(1.0).tag(sync=True)
+    cut = traitlets.Bool(False).tag(sync=True)
+
+
+class Own(Scenes):
+    """A playground of the learner's own data."""
+
+    given = "weights"
 
 
 def test_without_arguments_the_first_preset_is_shown():
@@ -66,7 +73,11 @@ def test_the_start_can_be_a_step_or_a_preset_and_a_step():
     [
         (Places, 'Places(preset="start")'),
         (lambda: Places(step=7), "Places(step=7)"),
-        (lambda: Scenes(preset="middle", step=6, clip=0.5), 'Scenes(preset="middle", step=6, clip=0.5)'),
+        (
+            lambda: Scenes(preset="middle", step=6, clip=0.5),
+            'Scenes(preset="middle", step=6, clip=0.5, cut=False)',
+        ),
+        (lambda: Scenes(step=6, cut=True), "Scenes(step=6, clip=1, cut=True)"),
     ],
 )
 def test_the_code_recreates_the_state(playground, line):
@@ -76,6 +87,17 @@ def test_the_code_recreates_the_state(playground, line):
     assert {name: getattr(again, name) for name in again.fields} == {
         name: getattr(first, name) for name in first.fields
     }
+
+
+def test_the_code_of_own_data_names_its_variable_first():
+    assert Own(step=6).code == "Own(weights, step=6, clip=1, cut=False)"
+
+
+def test_a_further_state_keeps_the_preset_and_is_set_by_one():
+    scenes = Scenes(preset="middle")
+    scenes.clip = 0.25
+    assert (scenes.preset, scenes.step, scenes.clip) == ("middle", 4, 0.25)
+    assert scenes.code == 'Scenes(preset="middle", clip=0.25, cut=False)'
 
 
 def test_step_and_preset_are_observable():

@@ -1,11 +1,15 @@
 // The kit: puts a picture into the shell and connects keys, stepper, presets, Present and the Python model.
 // view = {draw(trace, state, width, measure) → {marks, height, label}, sentence(trace, state), count(trace, state),
-//         steps?(trace, state), moving?(trace, state, width, measure, part) → marks}. All of them are free of the DOM.
+//         steps?(trace, state), moving?(trace, state, width, measure, part) → marks,
+//         drag?(trace, state, width, measure, {name, x, y, start: {x, y, state}}) → values | null: what a pointer sets that went
+//         down on the mark with `drag: name` at `start` and is now at x, y,
+//         key?(trace, state, key) → values | null: what a key in the picture sets instead of stepping, keys?: its help,
+//         pace?: ms a step in Play, lines?: rows of the longest sentence}. All of them are free of the DOM.
 // The model is the one place of the state. `save_changes` keeps one message in flight and lets a newer one replace
 // a waiting one; nothing here waits for an answer, so the picture also moves when the kernel is busy or gone.
 import { copyText, measurer, placeOf, say } from "./browser.js";
 import { marksText, svgText } from "./marks.js";
-import { clampStep, codeLine, keyAction, neighbourPreset, presetNamed, presetValues, stepAfter, stepValues } from "./state.js";
+import { clampStep, codeLine, keyAction, neighbourPreset, newValues, pointIn, presetNamed, presetValues, stepAfter, stepValues } from "./state.js";
 import { icon, patternsHtml, sentenceHtml, shellHtml } from "./shell.js";
 import { Presenter } from "./present.js";
 
@@ -32,7 +36,8 @@ class View {
     this.root.className = "nl";
     this.root.dataset.lmSuppressShortcuts = "true"; // JupyterLab's own keys stay out
     ["hatch", "hatchw", "dots"].forEach((name) => this.root.style.setProperty(`--nl-${name}`, `url(#nl-${name}-${id})`));
-    this.root.innerHTML = patternsHtml(id) + shellHtml(this.spec, this.steps);
+    this.root.style.setProperty("--nl-lines", this.picture.lines ?? 1);
+    this.root.innerHTML = patternsHtml(id) + shellHtml(this.spec, this.steps, this.picture.keys);
     element.append(this.root);
     const find = (query) => this.root.querySelector(query);
     this.parts = { figure: find(".nl-pic"), state: find(".nl-state"), scrub: find(".nl-scrub"), slider: find("input"), count: find(".nl-count"), play: find(".play"), shell: find(".nl-shell") };
@@ -47,8 +52,17 @@ class View {
     this.root.addEventListener("click", (event) => this.onClick(event));
     this.root.addEventListener("keydown", (event) => this.onKey(event));
     this.root.addEventListener("input", () => { this.pause(); this.goTo(Number(this.parts.slider.value)); });
+    this.listenToDragging();
     this.resized = new ResizeObserver(() => this.resize());
     this.resized.observe(this.parts.figure);
+  }
+
+  // The figure keeps the pointer, because a redraw replaces the mark under it.
+  listenToDragging() {
+    const { figure } = this.parts;
+    figure.addEventListener("pointerdown", (event) => this.startDragging(event));
+    figure.addEventListener("pointermove", (event) => this.drag(event));
+    ["pointerup", "pointercancel", "lostpointercapture"].forEach((name) => figure.addEventListener(name, (event) => this.stopDragging(event)));
   }
 
   close() {
@@ -65,13 +79,14 @@ class View {
 
   // ---- state ----
   change(values) {
-    this.model.set(values);
+    const changed = newValues(this.state, values);
+    if (!Object.keys(changed).length) return;
+    this.model.set(changed);
     this.model.save_changes();
   }
 
   goTo(step) {
-    const to = clampStep(step, this.steps);
-    if (to !== this.state.step) this.change(stepValues(this.spec, this.state, to));
+    this.change(stepValues(this.spec, this.state, clampStep(step, this.steps)));
   }
 
   choose(name) {
@@ -142,7 +157,7 @@ class View {
 
   play() {
     if (!this.parts.slider) return;
-    this.timer = setInterval(() => this.tick(), STEP_MS);
+    this.timer = setInterval(() => this.tick(), this.picture.pace ?? STEP_MS);
     this.showPlaying();
     if (this.state.step >= this.steps - 1) this.goTo(0);
     else this.tick();
@@ -193,17 +208,47 @@ class View {
 
   setFromPicture({ step, ...values }) {
     this.pause();
-    if (Object.keys(values).length) this.change(values);
+    this.change(values);
     if (step !== undefined) this.goTo(step);
+  }
+
+  startDragging(event) {
+    const name = event.target.closest("[data-drag]")?.dataset.drag;
+    if (!name || event.button !== 0 || this.dragged) return;
+    this.dragged = { pointer: event.pointerId, name, start: { ...this.pointOf(event), state: this.state } };
+    this.parts.figure.setPointerCapture(event.pointerId);
+    this.parts.figure.classList.add("nl-dragging");
+    this.drag(event);
+  }
+
+  drag(event) {
+    const { trace, state, width, measure, dragged } = this;
+    if (event.pointerId !== dragged?.pointer) return;
+    const { name, start } = dragged;
+    const values = this.picture.drag(trace, state, width, measure, { name, start, ...this.pointOf(event) });
+    if (values) this.setFromPicture(values);
+  }
+
+  stopDragging(event) {
+    if (event.pointerId !== this.dragged?.pointer) return;
+    this.dragged = null;
+    this.parts.figure.classList.remove("nl-dragging");
+  }
+
+  pointOf(event) {
+    return pointIn(this.parts.figure.querySelector("svg").getBoundingClientRect(), this.width, event.clientX, event.clientY);
   }
 
   onKey(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const action = keyAction(event.key, this.where(event.target), this.presenter.on);
+    const where = this.where(event.target);
+    const values = where === "picture" && !this.presenter.on ? this.picture.key?.(this.trace, this.state, event.key) : null;
+    const action = keyAction(event.key, where, this.presenter.on);
     event.stopPropagation();
-    if (!action) return;
+    if (!values && !action) return;
     event.preventDefault();
-    this.act(action, event.repeat, event.target.closest(".nl-chips"));
+    if (values) this.setFromPicture(values);
+    else this.act(action, event.repeat, event.target.closest(".nl-chips"));
   }
 
   where(target) {

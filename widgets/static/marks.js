@@ -26,23 +26,48 @@ export function fit(string, room, measure, cls = "") {
   return letters.join("") + "…";
 }
 
+// The string in rows of at most `room` px, broken at its spaces.
+export function wrap(string, room, measure, cls = "") {
+  const rows = [];
+  string.split(" ").forEach((word) => {
+    const longer = rows.length ? `${rows.at(-1)} ${word}` : word;
+    if (rows.length && measure(longer, cls) <= room) rows[rows.length - 1] = longer;
+    else rows.push(word);
+  });
+  return rows;
+}
+
 // The map from [d0, d1] onto [r0, r1].
 export const linear = (d0, d1, r0, r1) => (value) => r0 + ((value - d0) / (d1 - d0)) * (r1 - r0);
 
 // A number for a person: fixed digits, half rounded up as in widgets/words.py, a real minus.
 export const number = (value, digits = 0) => (Math.floor(value * 10 ** digits + 0.5) / 10 ** digits).toFixed(digits).replace("-", "−");
 
-// Shares as whole percents: "0 %" means nothing at all, "< 1 %" very little.
-export const percent = (share) => (share > 0 && share < 0.005 ? "< 1 %" : `${number(100 * share)} %`);
+// Shares as percents: "0 %" means nothing at all, "< 1 %" very little.
+export function percent(share, digits = 0) {
+  const least = 10 ** -digits;
+  if (share === 0) return "0 %";
+  return share > 0 && share < least / 200 ? `< ${least.toFixed(digits)} %` : `${number(100 * share, digits)} %`;
+}
+
+// A number of any size with so many significant digits: 0.2813, 65714, 5.960e−8. Half is rounded up as in widgets/words.py.
+export function significant(value, digits = 3) {
+  const [mantissa, exponent] = Math.abs(value).toExponential(digits - 1).split("e");
+  const plain = exponent >= digits ? Math.abs(value).toFixed(0) : Number(`${mantissa}e${exponent}`).toFixed(Math.max(0, digits - 1 - exponent));
+  const size = exponent < -4 || exponent > 5 ? `${mantissa}e${String(Number(exponent)).replace("-", "−")}` : plain;
+  return value === 0 ? "0" : (value < 0 ? "−" : "") + size;
+}
 
 export const move = (marks, dx, dy) => marks.map((mark) => ({ ...mark, shift: [dx + (mark.shift?.[0] ?? 0), dy + (mark.shift?.[1] ?? 0)] }));
 
 const escapes = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" };
 export const escapeText = (string) => String(string).replace(/[&<>"']/g, (letter) => escapes[letter]);
 
-// `key` names a mark that glides to its next place, `set` what a click on it sets, `title` its tooltip.
-function markText({ tag: element, text: string, key, set, title, shift, ...attributes }) {
+// `key` names a mark that glides to its next place, `set` what a click on it sets, `drag` the name of the handle that it
+// is for a pointer, `title` its tooltip.
+function markText({ tag: element, text: string, key, set, drag, title, shift, ...attributes }) {
   const all = { ...attributes };
+  if (drag) all["data-drag"] = drag;
   if (key) all["data-key"] = key;
   if (set) all["data-set"] = JSON.stringify(set);
   if (shift) all.transform = `translate(${shift[0]} ${shift[1]})`;

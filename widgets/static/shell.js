@@ -49,14 +49,14 @@ function badgeHtml({ kind, source }) {
   return `<span class="nl-badge" title="${escapeText(source)}"><svg width="12" height="12" viewBox="0 0 12 12" aria-hidden="true"><path d="${drawing}"/></svg>${word}</span>`;
 }
 
-export function shellHtml(spec, steps) {
+export function shellHtml(spec, steps, keys = "arrow keys step") {
   const title = escapeText(spec.title);
   return `<section class="nl-shell" tabindex="-1" aria-label="${title}">
     <div class="nl-head"><h3 class="nl-title">${title}</h3><span class="nl-lab">${escapeText(spec.lab)}</span><span class="nl-gap"></span>
       ${button("copy", "Copy as code")}${button("present", "Present")}</div>
     <p class="nl-ask">${asksHtml(spec)}</p>
     <div class="nl-chips" role="radiogroup" aria-label="preset">${spec.presets.map(chip).join("")}</div>
-    <figure class="nl-pic" tabindex="0" aria-label="picture; arrow keys step"></figure>
+    <figure class="nl-pic" tabindex="0" aria-label="picture; ${escapeText(keys)}"></figure>
     ${stepperHtml(steps)}
     <div class="nl-foot"><span class="nl-state" role="status" aria-live="polite"></span>${badgeHtml(spec.badge)}</div>
   </section>`;

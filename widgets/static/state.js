@@ -15,6 +15,15 @@ export function stepValues(spec, state, step) {
   return leaves ? { step, preset: "" } : { step };
 }
 
+// Those of the values that differ from the state: what is worth a message and a redraw.
+export const newValues = (state, values) => Object.fromEntries(Object.entries(values).filter(([name, value]) => state[name] !== value));
+
+// Where a pointer is in a picture drawn `width` px wide, whose box on the page may be scaled by Present.
+export function pointIn(box, width, clientX, clientY) {
+  const scale = box.width / width;
+  return { x: (clientX - box.left) / scale, y: (clientY - box.top) / scale };
+}
+
 // The name of the preset `by` places further, round the end.
 export function neighbourPreset(spec, name, by) {
   const at = spec.presets.findIndex((preset) => preset.name === name);
@@ -22,14 +31,18 @@ export function neighbourPreset(spec, name, by) {
   return spec.presets[(from + by + spec.presets.length) % spec.presets.length].name;
 }
 
-// The line of Python that recreates the state: the preset, and the values that it does not set.
+const literal = (value) => (typeof value === "boolean" ? (value ? "True" : "False") : JSON.stringify(value));
+
+// The line of Python that recreates the state: the preset, and the values that it does not set. `given` names the
+// variable that the playground was made of, if any.
 export function codeLine(spec, state) {
   const preset = presetNamed(spec, state.preset);
   const shown = Object.entries(state).filter(([name, value]) => {
     if (name === "preset") return Boolean(preset);
     return !preset || preset.values[name] !== value;
   });
-  return `${spec.name}(${shown.map(([name, value]) => `${name}=${JSON.stringify(value)}`).join(", ")})`;
+  const named = shown.map(([name, value]) => `${name}=${literal(value)}`);
+  return `${spec.name}(${[...(spec.given ? [spec.given] : []), ...named].join(", ")})`;
 }
 
 const steps = { ArrowLeft: "previous", ArrowDown: "previous", ArrowRight: "next", ArrowUp: "next", Home: "first", End: "last" };

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { escapeText, fit, linear, move, number, percent, rect, svgText, text } from "../../../widgets/static/marks.js";
+import { escapeText, fit, linear, move, number, percent, rect, significant, svgText, text, wrap } from "../../../widgets/static/marks.js";
 import { stageScale } from "../../../widgets/static/present.js";
 import { sentenceHtml, shellHtml } from "../../../widgets/static/shell.js";
-import { clampStep, codeLine, keyAction, neighbourPreset, presetValues, stepAfter, stepValues } from "../../../widgets/static/state.js";
+import { clampStep, codeLine, keyAction, neighbourPreset, newValues, pointIn, presetValues, stepAfter, stepValues } from "../../../widgets/static/state.js";
 import { data, measure } from "./data.mjs";
 
 const spec = {
@@ -24,6 +24,28 @@ test("marks carry what a click sets and where they were moved", () => {
   assert.match(svgText([moved], 1, 1, ""), /data-set="{&quot;step&quot;:5}" transform="translate\(11 21\)"/);
 });
 
+test("a mark for a pointer carries the name of its handle", () => {
+  assert.match(svgText([rect(1, 2, 3, 4, "hit", { drag: "clip" })], 1, 1, ""), /<rect x="1"[^>]* class="hit" data-drag="clip">/);
+});
+
+test("words are broken into rows of at most the room, and a word that is longer has a row of its own", () => {
+  const rows = wrap("one scale for a hundred and twenty-eight weights", 100, measure);
+  assert.equal(rows.join(" "), "one scale for a hundred and twenty-eight weights");
+  assert.ok(rows.length > 2 && rows.every((row) => measure(row) <= 100));
+  assert.deepEqual(wrap("incomprehensible a", 10, measure), ["incomprehensible", "a"]);
+});
+
+test("a pointer's place is in the picture's own px, also where Present scales it", () => {
+  assert.deepEqual(pointIn({ left: 100, top: 50, width: 868, height: 400 }, 868, 110, 70), { x: 10, y: 20 });
+  assert.deepEqual(pointIn({ left: 100, top: 50, width: 1736, height: 800 }, 868, 110, 70), { x: 5, y: 10 });
+});
+
+test("only a value that changes is worth a message", () => {
+  const state = { preset: "", step: 3, weight: 5 };
+  assert.deepEqual(newValues(state, { step: 3, weight: 6 }), { weight: 6 });
+  assert.deepEqual(newValues(state, { step: 3 }), {});
+});
+
 test("a string that does not fit keeps its beginning and an ellipsis", () => {
   assert.equal(fit("short", 100, measure), "short");
   const cut = fit("a rather long label", 60, measure);
@@ -40,7 +62,13 @@ test("scales are linear and numbers have a real minus", () => {
 
 test("percents and bytes are written as Python writes them", () => {
   assert.ok(data.cases.percent.length > 5);
-  data.cases.percent.forEach(([share, words]) => assert.equal(percent(share), words));
+  data.cases.percent.forEach(([share, digits, words]) => assert.equal(percent(share, digits), words));
+});
+
+test("numbers of any size are written as Python writes them", () => {
+  assert.ok(data.cases.significant.length > 100);
+  data.cases.significant.forEach(([value, digits, words]) => assert.equal(significant(value, digits), words, `${value} with ${digits}`));
+  assert.equal(significant(-0.28125), "−0.281");
 });
 
 test("steps stay between the first and the last", () => {
@@ -72,6 +100,12 @@ test("the copied line is the one that Python writes", () => {
   assert.equal(codeLine({ ...spec, keepsPreset: true }, { preset: "two", step: 8 }), 'Pages(preset="two", step=8)');
 });
 
+test("the copied line names further states, in Python's words, and the learner's own data first", () => {
+  const state = { preset: "two", step: 7, weight: 3, cut: true, clip: 0.5 };
+  assert.equal(codeLine(spec, state), 'Pages(preset="two", weight=3, cut=True, clip=0.5)');
+  assert.equal(codeLine({ ...spec, given: "weights" }, { preset: "", step: 4 }), "Pages(weights, step=4)");
+});
+
 test("keys do what the focused part promises", () => {
   const rows = [
     ["ArrowRight", "picture", false, "next"], ["ArrowLeft", "button", false, "previous"], ["Home", "picture", false, "first"],
@@ -92,6 +126,8 @@ test("Present fills the window and never shrinks the cell's size", () => {
 test("the shell names every control and holds every preset's sentence", () => {
   const html = shellHtml(spec, 10);
   for (const label of ["first step", "previous step", "play", "next step", "last step", "step"]) assert.ok(html.includes(`aria-label="${label}"`), label);
+  assert.match(html, /aria-label="picture; arrow keys step"/);
+  assert.match(shellHtml(spec, 10, "up & down"), /aria-label="picture; up &amp; down"/);
   assert.match(html, /role="radiogroup"/);
   assert.match(html, /role="status" aria-live="polite"/);
   assert.match(html, /Pages &amp; slots/);
