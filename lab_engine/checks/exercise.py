@@ -38,7 +38,7 @@ class Exercise:
 
     judge compares the solution's result with the learner's on the same arguments: None if they agree.
     show turns the arguments into small rows. adapt wraps a function before it is called, for an exercise that must see
-    more than the returned value.
+    more than the returned value. remark is a line under a pass, made from what the function did with the last case.
     """
 
     lab: str
@@ -48,6 +48,7 @@ class Exercise:
     show: Callable[[Args], tuple[Row, ...]]
     first_hints: tuple[str, str]
     adapt: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda function: function
+    remark: Callable[[Any], str] = lambda _value: ""
 
     def __repr__(self) -> str:
         return f"{self.name}({', '.join(inspect.signature(self.solution).parameters)})"

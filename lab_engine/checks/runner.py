@@ -51,7 +51,8 @@ def check(exercise: "Exercise", function: Callable[..., Any]) -> Verdict:
         wrong = _find_mistake(exercise, case, function, outcome)
         if wrong is not None:
             return _failed(exercise, index, wrong)
-    return Verdict(name, "passed", total, total, cases=", ".join(case.name for case in exercise.cases))
+    cases = ", ".join(case.name for case in exercise.cases)
+    return Verdict(name, "passed", total, total, cases=cases, message=exercise.remark(outcome.value))
 
 
 def _unusable(exercise: "Exercise", function: Any) -> str:

@@ -1,21 +1,43 @@
 import ast
 import doctest
 import inspect
+import json
+import struct
 from collections.abc import Callable
 
 import pytest
 import torch
+import xxhash
 
-from lab_engine.checks import exercises, lab00_bytes, lab08_top_p, lab08_visible
+from lab_engine.checks import (
+    exercises,
+    lab00_bytes,
+    lab01_pack,
+    lab01_quantize,
+    lab01_shuffle,
+    lab02_header,
+    lab02_rows,
+    lab02_sections,
+    lab08_top_p,
+    lab08_visible,
+)
 from lab_engine.checks.progress import LABS
-from lab_engine.errors import NanoqwenError
+from lab_engine.damaged_files import with_header
+from lab_engine.errors import FileFormatError, NanoqwenError
 
 ALL = [exercise for lab in LABS for exercise in exercises(lab).values()]
 NAMES = [exercise.name for exercise in ALL]
 
 
+WITH_EXAMPLES = [lab00_bytes, lab01_pack, lab01_quantize, lab01_shuffle, lab02_header, lab02_rows, lab02_sections]
+WITH_EXAMPLES += [lab08_top_p, lab08_visible]
+IMPORTED = {"torch": torch, "Tensor": torch.Tensor, "Callable": Callable, "struct": struct, "json": json}
+IMPORTED |= {"xxhash": xxhash, "FileFormatError": FileFormatError, "with_header": with_header}
+"""What the notebooks import for the learner: stubs and solutions need no other name."""
+
+
 def defined(source, name):
-    namespace = {"torch": torch, "Tensor": torch.Tensor, "Callable": Callable}
+    namespace = dict(IMPORTED)
     exec(source, namespace)
     return namespace[name]
 
@@ -51,7 +73,7 @@ def test_no_two_cases_share_a_name(exercise):
     assert len({case.name for case in exercise.cases}) == len(exercise.cases)
 
 
-@pytest.mark.parametrize("module", [lab00_bytes, lab08_top_p, lab08_visible], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", WITH_EXAMPLES, ids=lambda module: module.__name__)
 def test_the_examples_of_the_docstrings_hold(module):
     result = doctest.testmod(module)
     assert result.attempted
@@ -73,7 +95,9 @@ def test_a_hint_that_is_not_there_is_refused_in_one_line(number):
 
 
 def test_an_unknown_lab_is_refused_in_one_line():
-    with pytest.raises(NanoqwenError, match="no exercises for lab 'tour': the labs with exercises are 00_tour, 08_dec"):
+    with pytest.raises(
+        NanoqwenError, match="no exercises for lab 'tour': the labs with exercises are 00_tour, 01_int4"
+    ):
         exercises("tour")
 
 
