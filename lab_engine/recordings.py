@@ -1,0 +1,116 @@
+"""Recordings: measurements taken once on an H200, each with all one needs to judge it or to take it again.
+
+data/h200/NAME.json holds `name`, `provenance` and `data`; data/h200/README.md describes them, tools/record_h200.py
+writes them. What breaks one: a missing or unknown field, or a kernel whose source has changed since.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from lab_engine import data_path
+from lab_engine.errors import NanoqwenError, RecordingError
+from lab_engine.kernels import source_hash
+
+KERNELS = "lab_engine/kernels/"
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where a measurement comes from.
+
+    versions: package -> version; clocks_mhz: `sm` and `memory`, read under load; date: YYYY-MM-DD; kernels: path from
+    the project's folder -> SHA-256 of the source that was measured.
+    """
+
+    device: str
+    driver: str
+    cuda: str
+    versions: dict[str, str]
+    clocks_mhz: dict[str, int]
+    date: str
+    command: str
+    commit: str
+    kernels: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One file of data/h200, checked."""
+
+    name: str
+    provenance: Provenance
+    data: dict[str, Any]
+
+    @property
+    def badge_source(self) -> str:
+        """The words of a `recorded` badge: device, versions, clocks, date, command."""
+        origin = self.provenance
+        clocks = f"SM {origin.clocks_mhz['sm']} MHz, memory {origin.clocks_mhz['memory']} MHz"
+        made = f"{origin.date}, commit {origin.commit[:7]}: {origin.command}"
+        return f"{origin.device}, driver {origin.driver}, CUDA {origin.cuda}, {clocks}, {made}"
+
+
+_RECORDING = {"name": str, "provenance": dict, "data": dict}
+_PROVENANCE = {field.name: dict if str(field.type).startswith("dict") else str for field in fields(Provenance)}
+_CLOCKS = {"sm": int, "memory": int}
+_JSON_WORDS = {str: "a string", dict: "an object", int: "a whole number"}
+
+
+def load_recording(name: str) -> Recording:
+    """The recording data/h200/NAME.json.
+
+    Raises RecordingError for a file that is not JSON, has a missing, unknown or empty field, or was made with another
+    source than the kernel has now; NanoqwenError where there is none of this name.
+    """
+    path = data_path(f"h200/{name}.json")
+    return parse_recording(path.read_text(encoding="utf-8"), path)
+
+
+def parse_recording(text: str, path: Path) -> Recording:
+    """Check the text of a recording, as load_recording does; path: where it lies or will lie."""
+    try:
+        content = json.loads(text)
+    except ValueError as error:
+        raise RecordingError(f"{path}: not JSON ({error})") from None
+    _check_fields(content, _RECORDING, str(path))
+    if content["name"] != path.stem:
+        raise RecordingError(f"{path}: name is {content['name']!r}, expected {path.stem!r}")
+    _check_fields(content["provenance"], _PROVENANCE, f"{path}: provenance")
+    _check_fields(content["provenance"]["clocks_mhz"], _CLOCKS, f"{path}: provenance: clocks_mhz")
+    for kernel, recorded in content["provenance"]["kernels"].items():
+        _check_kernel(kernel, recorded, path)
+    return Recording(content["name"], Provenance(**content["provenance"]), content["data"])
+
+
+def _check_fields(found: Any, wanted: Mapping[str, type], where: str) -> None:
+    """Refuse anything but an object with exactly these fields, each of its type and not empty."""
+    if not isinstance(found, dict):
+        raise RecordingError(f"{where}: expected an object, found {type(found).__name__}")
+    for name, kind in wanted.items():
+        if not found.get(name):
+            raise RecordingError(f"{where}: {name} is missing or empty; take the recording again")
+        if not isinstance(found[name], kind):
+            raise RecordingError(f"{where}: {name} is {found[name]!r}, expected {_JSON_WORDS[kind]}")
+    if unknown := [name for name in found if name not in wanted]:
+        raise RecordingError(f"{where}: unknown field {unknown[0]}; expected {', '.join(wanted)}")
+
+
+def _check_kernel(kernel: str, recorded: str, path: Path) -> None:
+    """Refuse a source that is not in lab_engine/kernels, or that is no longer what was measured."""
+    name = kernel.removeprefix(KERNELS)
+    if name == kernel or Path(name).name != name:
+        raise RecordingError(f"{path}: kernel {kernel!r}: expected a file of {KERNELS}")
+    try:
+        current = source_hash(name)
+    except NanoqwenError as error:
+        raise RecordingError(f"{path}: {error}") from None
+    if current != recorded:
+        raise RecordingError(
+            f"{path}: older than {kernel} (recorded source {recorded!s:.12}…, now {current:.12}…); "
+            f"run python3 -m tools.record_h200 {path.stem} on an H200"
+        )

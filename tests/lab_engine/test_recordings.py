@@ -1,0 +1,137 @@
+"""Recordings: one that says too little or is older than its kernel is refused; the shipped agree with the emulator."""
+
+import hashlib
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lab_engine import data_path, ptx
+from lab_engine.errors import NanoqwenError, RecordingError
+from lab_engine.kernels import source_hash
+from lab_engine.recordings import Provenance, Recording, load_recording, parse_recording
+from lab_engine.unpack import METHODS, every_half_word, unpack_all
+
+CUH = "lab_engine/kernels/unpack.cuh"
+PATH = Path("data/h200/example.json")
+FILES = sorted(path.stem for path in data_path("h200").glob("*.json"))
+
+
+def example() -> dict[str, Any]:
+    provenance = Provenance(
+        device="NVIDIA H200",
+        driver="580.1",
+        cuda="13.0",
+        versions={"cupy-cuda13x": "14.2.0"},
+        clocks_mhz={"sm": 1980, "memory": 3201},
+        date="2026-12-01",
+        command="python3 -m tools.record_h200 example",
+        commit="0123456789abcdef",
+        kernels={CUH: source_hash("unpack.cuh")},
+    )
+    return asdict(Recording("example", provenance, {"value": 1}))
+
+
+def refused(content: Any, words: str) -> None:
+    with pytest.raises(RecordingError, match=words) as caught:
+        parse_recording(json.dumps(content), PATH)
+    assert str(PATH) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_complete_recording_is_read_and_says_where_it_comes_from():
+    recording = parse_recording(json.dumps(example()), PATH)
+    assert recording.data == {"value": 1}
+    assert recording.badge_source == (
+        "NVIDIA H200, driver 580.1, CUDA 13.0, SM 1980 MHz, memory 3201 MHz, "
+        "2026-12-01, commit 0123456: python3 -m tools.record_h200 example"
+    )
+
+
+@pytest.mark.parametrize("field", ["name", "provenance", "data"])
+def test_a_recording_without_a_part_is_refused(field):
+    content = example()
+    del content[field]
+    refused(content, f"{field} is missing")
+
+
+@pytest.mark.parametrize("field", Provenance.__annotations__)
+@pytest.mark.parametrize("empty", [True, False])
+def test_a_recording_without_a_field_of_its_provenance_is_refused(field, empty):
+    content = example()
+    if empty:
+        content["provenance"][field] = type(content["provenance"][field])()
+    else:
+        del content["provenance"][field]
+    refused(content, f"provenance: {field} is missing or empty")
+
+
+@pytest.mark.parametrize("clock", ["sm", "memory"])
+def test_a_recording_without_a_clock_is_refused(clock):
+    content = example()
+    del content["provenance"]["clocks_mhz"][clock]
+    refused(content, f"clocks_mhz: {clock} is missing")
+
+
+def test_an_unknown_field_is_refused():
+    refused(example() | {"note": "x"}, "unknown field note")
+    content = example()
+    content["provenance"]["host"] = "x"
+    refused(content, "provenance: unknown field host")
+
+
+def test_a_field_of_another_type_is_refused():
+    content = example()
+    content["provenance"]["kernels"] = [CUH]
+    refused(content, "kernels is .* expected an object")
+    refused([1], "expected an object, found list")
+
+
+def test_a_recording_that_is_older_than_its_kernel_is_refused_with_the_command_that_renews_it():
+    content = example()
+    content["provenance"]["kernels"][CUH] = "0" * 64
+    refused(content, r"older than lab_engine/kernels/unpack\.cuh .*run python3 -m tools\.record_h200 example")
+
+
+@pytest.mark.parametrize("kernel", ["lab_engine/kernels/gone.cu", "lab_engine/kernels/../unpack.py", "/etc/passwd"])
+def test_a_kernel_that_is_not_among_the_sources_is_refused(kernel):
+    content = example()
+    content["provenance"]["kernels"] = {kernel: "0" * 64}
+    refused(content, "kernel")
+
+
+def test_a_recording_under_another_name_and_broken_json_are_refused():
+    refused(example() | {"name": "other"}, "name is 'other', expected 'example'")
+    with pytest.raises(RecordingError, match="not JSON"):
+        parse_recording("{", PATH)
+
+
+def test_a_recording_that_is_not_there_is_named():
+    with pytest.raises(NanoqwenError, match=r"absent\.json"):
+        load_recording("absent")
+
+
+# The shipped files
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_shipped_recording_is_complete_and_as_new_as_its_kernel(name):
+    assert "H200" in load_recording(name).provenance.device
+
+
+@pytest.mark.skipif("unpack" not in FILES, reason="data/h200/unpack.json has not been recorded yet")
+def test_the_gpu_gave_what_the_emulator_gives():
+    data = load_recording("unpack").data
+    assert set(data["methods"]) == set(METHODS)
+    for method, recorded in data["methods"].items():
+        for half, words in zip(("low", "high"), np.split(every_half_word(), 2), strict=True):
+            digest = hashlib.sha256(unpack_all(words, method).tobytes()).hexdigest()
+            assert recorded["outputs"][half] == {"sha256": digest, "differences": 0}
+    for recorded in data["prmt"].values():
+        selectors = np.arange(1 << 16, dtype=np.uint32)
+        line = f"prmt.b32 d, {recorded['a']}, {recorded['b']}, s;"
+        bits = ptx.run(ptx.parse(line), {"s": selectors})["d"]
+        assert hashlib.sha256(bits.tobytes()).hexdigest() == recorded["sha256"]

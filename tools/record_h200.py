@@ -1,0 +1,97 @@
+"""Take the measurements of data/h200 on an NVIDIA H200.
+
+    python3 -m tools.record_h200 [NAME…] --out FOLDER [--commit HASH]
+
+Writes FOLDER/NAME.json for each name (default: all). Run it in the project's folder; nothing has to be installed but
+NumPy, CuPy, cuda-core and cuobjdump. Without git there, --commit or NANOQWEN_COMMIT says which commit is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from lab_engine.errors import NanoqwenError, RecordingError
+from lab_engine.kernels import source_hash
+from lab_engine.recordings import KERNELS, Provenance, Recording, parse_recording
+from tools import h200_machine, h200_unpack
+
+
+@dataclass(frozen=True)
+class Recorder:
+    """kernels: the sources that it measures; measure: returns the data, and the clocks in MHz under its load."""
+
+    kernels: tuple[str, ...]
+    measure: Callable[[], tuple[dict[str, Any], dict[str, int]]]
+
+
+RECORDERS = {"unpack": Recorder(h200_unpack.SOURCES, h200_unpack.record)}
+
+
+def commit(given: str) -> str:
+    """The commit that is measured: what was given, else NANOQWEN_COMMIT, else what git says."""
+    if known := given or os.environ.get("NANOQWEN_COMMIT", ""):
+        return known
+    try:
+        command = ["git", "rev-parse", "HEAD"]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        raise RecordingError("commit: git cannot say it here; give --commit HASH or set NANOQWEN_COMMIT") from None
+
+
+def provenance(name: str, clocks_mhz: dict[str, int], measured_commit: str) -> Provenance:
+    """What this machine is, after a measurement."""
+    device, driver = h200_machine.nvidia_smi("name", "driver_version")
+    return Provenance(
+        device=device,
+        driver=driver,
+        cuda=h200_machine.cuda_version(),
+        versions=h200_machine.installed_versions(),
+        clocks_mhz=clocks_mhz,
+        date=datetime.now(UTC).date().isoformat(),
+        command=f"python3 -m tools.record_h200 {name}",
+        commit=measured_commit,
+        kernels={f"{KERNELS}{source}": source_hash(source) for source in RECORDERS[name].kernels},
+    )
+
+
+def record(name: str, folder: Path, measured_commit: str) -> Path:
+    """Take one recording, check it as a reader would, and write it."""
+    if name not in RECORDERS:
+        raise RecordingError(f"recording {name!r}: expected one of {', '.join(RECORDERS)}")
+    data, clocks_mhz = RECORDERS[name].measure()
+    path = folder / f"{name}.json"
+    text = json.dumps(asdict(Recording(name, provenance(name, clocks_mhz, measured_commit), data)), indent=1) + "\n"
+    parse_recording(text, path)
+    folder.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def main() -> int:
+    """Record what the command line names; one line for each file, and for what goes wrong."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", default=list(RECORDERS), metavar="NAME", help=", ".join(RECORDERS))
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--commit", default="")
+    arguments = parser.parse_args()
+    try:
+        measured_commit = commit(arguments.commit)
+        for name in arguments.names:
+            print(record(name, arguments.out, measured_commit))
+    except NanoqwenError as error:
+        print(f"record_h200: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
