@@ -19,7 +19,9 @@ from lab_engine.nanoqwen_file import LAYOUTS
 CODES_PER_WORD = 8
 BYTES_PER_WEIGHT = 0.5 + 2 / GROUP
 
+_METHODS = ("absmax7", "absmax8", "search")
 _FP16_MAX = 65504.0
+_BLOCK_WEIGHTS = 1 << 20  # quantized at once: 4 MiB in float32, so that a block stays in the cache
 # Fractions of the two plain scales that the search tries besides 1. More change next to nothing (docs/int4_scales.md).
 _SHRINK = (0.94, 0.88)
 
@@ -44,29 +46,29 @@ def quantize_groups(groups: Tensor, method: str = "search") -> tuple[Tensor, Ten
 
     Methods and errors are those of quantize_rows; every leading dimension is free.
     """
-    groups = groups.float()
-    plain = plain_scale(groups)
-    if not torch.isfinite(plain).all():  # the largest of a group is NaN or inf where any of its weights is
-        raise NanoqwenError("weights: found NaN or inf, expected finite numbers")
-    if method == "absmax7":
-        return round_to_scales(groups, plain)
-    if method == "absmax8":
-        return round_to_scales(groups, _signed_extreme(groups) / -8)
-    if method == "search":
-        return round_to_scales(groups, _search(groups, plain))
-    raise NanoqwenError(f"method {method!r}: expected absmax7, absmax8 or search")
+    if method not in _METHODS:
+        raise NanoqwenError(f"method {method!r}: expected {', '.join(_METHODS[:-1])} or {_METHODS[-1]}")
+    flat = groups.reshape(-1, groups.shape[-1])
+    q, scales = torch.empty(flat.shape, dtype=torch.int8), torch.empty(len(flat), dtype=torch.float16)
+    size = max(_BLOCK_WEIGHTS // flat.shape[1], 1)
+    # The same memory for every block and every candidate: touching new pages costs more than the arithmetic.
+    buffers = torch.empty(2, min(size, len(flat)), flat.shape[1])
+    for start in range(0, len(flat), size):
+        here = slice(start, start + size)
+        block, work = buffers[:, : len(flat[here])]
+        block.copy_(flat[here])
+        scales[here] = _as_stored(_choose_scales(block, method, work), block)
+        q[here] = _levels(block, scales[here], work)
+    return q.reshape(groups.shape), scales.reshape(groups.shape[:-1])
 
 
 def round_to_scales(groups: Tensor, scales: Tensor) -> tuple[Tensor, Tensor]:
-    """Codes for given scales: float32 (..., g) and floating (...) -> int8 (..., g) in -8..7 and float16 (...).
+    """Codes for given scales: floating (..., g) and (...) -> int8 (..., g) in -8..7 and float16 (...).
 
     The codes come from the scale that the file will hold, rounded to fp16; where that is 0 they are 0.
     Raises NanoqwenError for a scale over 65504.
     """
-    stored = scales.to(torch.float16)
-    if not torch.isfinite(stored).all():
-        worst = float(groups.abs().max())
-        raise NanoqwenError(f"largest weight {worst:g}: its scale is over 65504, the largest fp16 number")
+    groups, stored = groups.float(), _as_stored(scales, groups)
     return _levels(groups, stored, torch.empty_like(groups)).to(torch.int8), stored
 
 
@@ -137,9 +139,13 @@ def _order(layout: str) -> tuple[int, ...]:
     return LAYOUTS[layout]
 
 
-def _signed_extreme(groups: Tensor) -> Tensor:
-    """The weight of largest magnitude of each group, with its sign."""
-    return groups.gather(-1, groups.abs().argmax(dim=-1, keepdim=True)).squeeze(-1)
+def _as_stored(scales: Tensor, groups: Tensor) -> Tensor:
+    """The scales in fp16, as a file holds them; refused where one does not fit."""
+    stored = scales.to(torch.float16)
+    if not torch.isfinite(stored).all():
+        worst = float(groups.abs().max())
+        raise NanoqwenError(f"largest weight {worst:g}: its scale is over 65504, the largest fp16 number")
+    return stored
 
 
 def _levels(groups: Tensor, stored: Tensor, out: Tensor) -> Tensor:
@@ -149,13 +155,33 @@ def _levels(groups: Tensor, stored: Tensor, out: Tensor) -> Tensor:
     return out.round_().clamp_(-8, 7)
 
 
-def _search(groups: Tensor, plain: Tensor) -> Tensor:
+def _choose_scales(groups: Tensor, method: str, work: Tensor) -> Tensor:
+    """float32 (n, g) -> float32 (n,); work, shaped like groups, is overwritten."""
+    extreme = _signed_extreme(groups)
+    if not torch.isfinite(extreme).all():
+        raise NanoqwenError("weights: found NaN or inf, expected finite numbers")
+    if method == "absmax7":
+        return extreme.abs() / 7
+    if method == "absmax8":
+        return extreme / -8
+    return _search(groups, extreme, work)
+
+
+def _signed_extreme(groups: Tensor) -> Tensor:
+    """The weight of largest magnitude of each group, with its sign; of two equal ones the first. NaN where one is."""
+    high, low = groups.amax(dim=-1), groups.amin(dim=-1)
+    extreme = torch.where(high > -low, high, low)
+    tied = high == -low
+    extreme[tied] = groups[tied].gather(-1, groups[tied].abs().argmax(dim=-1, keepdim=True)).squeeze(-1)
+    return extreme
+
+
+def _search(groups: Tensor, extreme: Tensor, work: Tensor) -> Tensor:
     """Per group, the candidate scale with the smallest squared error; ties keep the earlier candidate."""
-    signed = _signed_extreme(groups) / -8
+    plain, signed = extreme.abs() / 7, extreme / -8
     candidates = [signed, *(signed * f for f in _SHRINK), *(plain * f for f in _SHRINK)]
-    work = torch.empty_like(groups)  # one buffer for all candidates: touching new memory costs more than the arithmetic
     best, best_error = plain, _squared_error(groups, plain, work)  # NaN where fp16 cannot hold it: it stays the best
-    for scales in [*candidates, *_coarse_lattices(groups, plain)]:
+    for scales in [*candidates, *_coarse_lattices(groups, extreme.abs(), plain)]:
         error = _squared_error(groups, scales, work)
         better = error < best_error
         best = torch.where(better, scales, best)
@@ -170,12 +196,11 @@ def _squared_error(groups: Tensor, scales: Tensor, work: Tensor) -> Tensor:
     return levels.mul_(stored.float().unsqueeze(-1)).sub_(groups).square_().sum(dim=-1)
 
 
-def _coarse_lattices(groups: Tensor, plain: Tensor) -> list[Tensor]:
+def _coarse_lattices(groups: Tensor, largest: Tensor, plain: Tensor) -> list[Tensor]:
     """Scales max/m, m = 1..6, for groups that may be whole multiples of one: exact groups with small codes.
 
     Natural weights never are, and eight weights of a group show it; such a group gets its plain scale again.
     """
-    largest = groups.abs().amax(dim=-1)
-    ratio = groups[..., :8].movedim(-1, 0).contiguous() / torch.where(largest == 0, 1.0, largest)
+    ratio = groups[:, :8].T.contiguous() / torch.where(largest == 0, 1.0, largest)
     whole = {m: (ratio * m - (ratio * m).round()).abs().amax(dim=0) < 1e-3 for m in range(1, 7)}
     return [torch.where(w, (largest / m).clamp(max=_FP16_MAX), plain) for m, w in whole.items() if w.any()]

@@ -77,17 +77,15 @@ def test_groups_of_another_size_are_quantized_as_by_hand(size, seed):
         assert bits(found_scale[None]) == bits(scale[None])
 
 
-def test_a_large_matrix_is_quantized_as_its_groups():
-    """Large enough for several threads: 1024 groups, of which one is exact and one is zero."""
-    weight = torch.randn(64, 16 * GROUP, generator=generator(3)) * 0.02
-    weight[5, :GROUP], weight[6, :GROUP] = HARD["exact with small codes"](1), 0
-    q, scales = quantize_rows(weight)
-    for row in range(64):
-        for group in (0, 1, 15):
-            here = slice(group * GROUP, (group + 1) * GROUP)
-            codes, scale = quantize_group(weight[row, here])
-            assert torch.equal(q[row, here], codes)
-            assert bits(scales[row, group, None]) == bits(scale[None])
+def test_a_matrix_of_several_blocks_is_quantized_as_its_groups():
+    """More than the 2**20 weights that are quantized at once, and more than one thread's share."""
+    groups = torch.randn(9000, GROUP, generator=generator(3)) * 0.02
+    groups[8190], groups[8193], groups[8999] = HARD["exact with small codes"](1), 0, HARD["both extremes"](0)
+    q, scales = quantize_groups(groups)
+    for at in (0, 1, 4500, *range(8188, 8196), 8998, 8999):
+        codes, scale = quantize_group(groups[at])
+        assert torch.equal(q[at], codes)
+        assert bits(scales[at, None]) == bits(scale[None])
 
 
 def test_an_exact_group_changes_no_other_group():
