@@ -1,6 +1,7 @@
 """The playgrounds: pictures of what lab_engine did, to step through in a notebook. One module a lab."""
 
 from widgets.decoder import BugDesk
+from widgets.int4_word import WordUnpack
 from widgets.tour import Tour
 
-__all__ = ["BugDesk", "Tour"]
+__all__ = ["BugDesk", "Tour", "WordUnpack"]
