@@ -1,13 +1,12 @@
 """Lab 08, quantize_int8: a quantization that a learner plugs into the decoder."""
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
-from lab_engine.checks.case import Args, Case, Mismatch
+from lab_engine.checks.case import Args, Case
 from lab_engine.checks.exercise import Exercise
-from lab_engine.checks.values import describe, first_true, number, numbers_row, window, window_note
+from lab_engine.checks.quantized_groups import Compared, GroupJudge, weights_row
+from lab_engine.checks.values import first_true
 from lab_engine.checks.verdict import Row
 
 
@@ -33,72 +32,16 @@ def quantize_int8(weight: Tensor) -> tuple[Tensor, Tensor]:
 GROUP = 64
 
 
-def _judge_int8(args: Args, expected: tuple[Tensor, Tensor], yours: Any) -> Mismatch | None:
-    (weight,) = args
-    wrong_form = _wrong_form(expected, yours)
-    if wrong_form is not None:
-        return wrong_form
-    codes, scales = yours
-    far = _codes_off(weight, codes, scales)
-    if far.any():
-        return _different_codes(weight, expected[0], codes, scales, int(far.flatten().nonzero()[0]))
-    exact = weight.double().reshape(*scales.shape, GROUP).abs().amax(dim=-1) / 127
-    if _scales_off(exact, scales).any():
-        return _different_scales(weight, exact, scales)
-    return None
-
-
-def _codes_off(weight: Tensor, codes: Tensor, scales: Tensor) -> Tensor:
-    """Where a code is not the level nearest to its weight; a half-way weight may go either way."""
-    step = scales.double().repeat_interleave(GROUP, dim=1)
-    level = torch.where(step > 0, weight.double() / step, 0.0).clamp(-127, 127)
-    return (codes.double() - level).abs() > 0.501
-
-
-def _scales_off(exact: Tensor, scales: Tensor) -> Tensor:
-    """Half of float16's smallest number, or one unit in its last place, is allowed: any way of rounding passes."""
-    return ~((scales.double() - exact).abs() <= 3e-8 + 1e-3 * exact)
-
-
-def _wrong_form(expected: tuple[Tensor, Tensor], yours: Any) -> Mismatch | None:
-    wanted = " and ".join(f"{describe(tensor)}" for tensor in expected)
-    if not isinstance(yours, tuple) or len(yours) != 2:
-        return Mismatch(f"returned {describe(yours)}; expected (codes, scales): {wanted}")
-    rows, k = expected[0].shape
-    for part, want, have in zip(("codes", "scales"), expected, yours, strict=True):
-        if not isinstance(have, Tensor) or have.dtype != want.dtype or have.shape != want.shape:
-            hint = ""
-            if part == "scales" and getattr(have, "shape", ()) in ((rows, 1), (rows,)) and k > GROUP:
-                hint = _ROW_SCALE
-            return Mismatch(f"{part} are {describe(have)}; expected {describe(want)}", hint=hint)
-    return None
-
-
-def _different_codes(weight: Tensor, expected: Tensor, codes: Tensor, scales: Tensor, at: int) -> Mismatch:
-    row, column = divmod(at, weight.shape[1])
-    place = window(weight.shape[1], column)
-    shown = codes[row, place].tolist()
-    off = _codes_off(weight, codes, scales)[row, place].tolist()
-    return Mismatch(
-        given=(_weights_row(weight, row, place),),
-        expected=numbers_row("expected code", expected[row, place].tolist()),
-        yours=numbers_row("your code", shown, f"scale {number(scales[row, column // GROUP].item())}"),
-        differ=tuple(i for i, wrong in enumerate(off) if wrong),
-        hint=_hint_for_codes(weight, codes, scales),
-    )
-
-
-def _hint_for_codes(weight: Tensor, codes: Tensor, scales: Tensor) -> str:
-    if not scales.isfinite().all():
+def _hint_for_codes(compared: Compared) -> str:
+    weight, codes, level, off = compared.weight, compared.codes, compared.level, compared.codes_off
+    if not compared.scales.isfinite().all():
         return ""
-    step = scales.double().repeat_interleave(GROUP, dim=1)
-    level = torch.where(step > 0, weight.double() / step, 0.0)
-    off = _codes_off(weight, codes, scales)
+    scale_of_code = compared.scales.repeat_interleave(GROUP, dim=1)
     flipped = codes[off & (weight > 0)] < 0
     undivided = torch.equal(codes.double(), weight.double().round())
     return first_true(
-        (bool((step[off] == 0).all()), "x / 0 is inf or NaN: a group whose scale is 0 has codes 0."),
-        (bool((scales == 1).all() and not undivided), _NO_SCALE),
+        (bool((scale_of_code[off] == 0).all()), "x / 0 is inf or NaN: a group whose scale is 0 has codes 0."),
+        (bool((compared.scales == 1).all() and not undivided), _NO_SCALE),
         (undivided, "The reader computes q × scale: divide by the scale before you round."),
         (bool(flipped.any()), "The sign flipped: int8 ends at 127. Divide by 127, and clip to −127…127."),
         (bool(codes.abs().max() <= 7 < level.abs().max()), "8 bits now: codes go from −127 to 127."),
@@ -106,23 +49,8 @@ def _hint_for_codes(weight: Tensor, codes: Tensor, scales: Tensor) -> str:
     )
 
 
-def _different_scales(weight: Tensor, exact: Tensor, scales: Tensor) -> Mismatch:
-    error = (scales.double() - exact).abs() / exact.clamp(min=1e-8)
-    row = int(error.nan_to_num(torch.inf).amax(dim=1).argmax())
-    place = window(scales.shape[1], int(error[row].argmax()))
-    largest = weight[row].reshape(-1, GROUP).abs().amax(dim=-1)[place].tolist()
-    wanted, found = exact[row, place].to(torch.float16).tolist(), scales[row, place].tolist()
-    off = _scales_off(exact, scales)[row, place].tolist()
-    return Mismatch(
-        given=(numbers_row("largest |w| of a group", largest, f"row {row}"),),
-        expected=numbers_row("expected scale", wanted),
-        yours=numbers_row("your scale", found),
-        differ=tuple(i for i, wrong in enumerate(off) if wrong),
-        hint=_hint_for_scales(exact, scales),
-    )
-
-
-def _hint_for_scales(exact: Tensor, scales: Tensor) -> str:
+def _hint_for_scales(compared: Compared) -> str:
+    exact, scales = compared.exact, compared.scales
     real = exact > 1e-5
     ratio = scales.double()[real] / exact[real]
     a_row = exact.shape[1] > 1 and torch.equal(scales, scales[:, :1].expand_as(scales))
@@ -135,14 +63,8 @@ def _hint_for_scales(exact: Tensor, scales: Tensor) -> str:
     )
 
 
-def _weights_row(weight: Tensor, row: int, place: slice) -> Row:
-    note = " · ".join(part for part in (f"row {row}", window_note("column", place, weight.shape[1])) if part)
-    return numbers_row("weight", weight[row, place].tolist(), note)
-
-
 def _show_int8(args: Args) -> tuple[Row, ...]:
-    (weight,) = args
-    return (_weights_row(weight, 0, window(weight.shape[1], 0)),)
+    return (weights_row(args[0]),)
 
 
 def _weights(*largest: float) -> Tensor:
@@ -193,7 +115,7 @@ EXERCISE = Exercise(
     lab="08_decoder",
     solution=quantize_int8,
     cases=INT8_CASES,
-    judge=_judge_int8,
+    judge=GroupJudge(GROUP, 127, _hint_for_codes, _hint_for_scales, _ROW_SCALE),
     show=_show_int8,
     first_hints=(
         "Each group of 64 has one scale. Which of its numbers becomes the code 127?",
