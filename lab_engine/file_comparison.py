@@ -19,6 +19,7 @@ from typing import Any
 
 import psutil
 
+from lab_engine.file_map import regions
 from lab_engine.nanoqwen_file import NanoqwenFile
 
 _RUNS = 9
@@ -50,6 +51,20 @@ def write_safetensors(file: NanoqwenFile, out: Path) -> Path:
         for start in range(0, len(content), _PIECE_BYTES):
             copy.write(content[start : start + _PIECE_BYTES])
     return out
+
+
+def bytes_by_part(path: Path) -> dict[str, int]:
+    """Bytes of a .nanoqwen or safetensors file: all, tensors, tokenizer, header (what precedes it too), padding."""
+    parts = {"all": path.stat().st_size, "tensors": 0, "tokenizer": 0, "header": 0, "padding": 0}
+    if path.suffix == ".safetensors":
+        with path.open("rb") as file:
+            parts["header"] = 8 + int.from_bytes(file.read(8), "little")
+        parts["tensors"] = parts["all"] - parts["header"]
+        return parts
+    kinds = {"preamble": "header", "header": "header", "padding": "padding", "JSON": "tokenizer"}
+    for region in regions(NanoqwenFile(path)):
+        parts[kinds.get(region.kind, "tensors")] += region.length
+    return parts
 
 
 def measure(way: str, paths: Sequence[Path], tensor: str, row: int) -> Cost:

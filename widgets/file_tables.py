@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from lab_engine.bench.files import write_sparse_file
-from lab_engine.bench.models import QWEN_7B
+from lab_engine.bench.models import QWEN_7B, byte_tokenizer
 from lab_engine.errors import NanoqwenError
 from lab_engine.file_comparison import Cost
 from lab_engine.file_map import Region
@@ -61,7 +61,7 @@ def _open_7b() -> tuple[str, str, str]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "sparse.nanoqwen"
         try:
-            write_sparse_file(path, QWEN_7B)
+            write_sparse_file(path, QWEN_7B, byte_tokenizer())
         except OSError as error:
             return f"a file in the 7B's shapes: {error.strerror}", "–", "–"
         size, opening, reading = path.stat().st_size, [], []
@@ -104,7 +104,8 @@ def device_copy_table(file: NanoqwenFile) -> LiveTable:
         row = (name, f"{size / 1e6:.2f}", f"{1e3 * seconds:.2f}", f"{size / seconds / 1e9:.1f}")
     else:
         note, row = "Not measured: PyTorch finds no NVIDIA GPU here.", (name, f"{size / 1e6:.2f}", "–", "–")
-    return LiveTable(Table("The copy to the GPU here", ("what", "MB", "ms", "GB/s"), (row,), HERE, note), text)
+    badge = HERE if torch.cuda.is_available() else None
+    return LiveTable(Table("The copy to the GPU here", ("what", "MB", "ms", "GB/s"), (row,), badge, note), text)
 
 
 def _seconds_to_copy(sections: Sequence[torch.Tensor]) -> float:

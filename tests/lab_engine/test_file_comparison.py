@@ -8,7 +8,7 @@ import pytest
 from safetensors.torch import load_file
 
 from lab_engine import data_path
-from lab_engine.file_comparison import WAYS, measure, write_safetensors
+from lab_engine.file_comparison import WAYS, bytes_by_part, measure, write_safetensors
 from lab_engine.nanoqwen_file import NanoqwenFile
 
 GATE = "model.layers.0.mlp.gate_proj.weight"
@@ -41,6 +41,19 @@ def test_the_copy_holds_every_tensor_of_the_file_bit_for_bit(shared_file, tmp_pa
         start, stop = (8 + length + at for at in header[name]["data_offsets"])
         assert data[start:stop] == shared_file.read_bytes()[section.offset : section.offset + section.length]
         assert header[name]["dtype"] == {"INT4": "I32", "F16": "F16", "F32": "F32"}[section.dtype]
+
+
+def test_every_byte_of_both_files_is_counted_once(shared_file, tmp_path):
+    file = NanoqwenFile(shared_file)
+    copy = write_safetensors(file, tmp_path / "copy.safetensors")
+    ours, theirs = bytes_by_part(shared_file), bytes_by_part(copy)
+    for parts, path in ((ours, shared_file), (theirs, copy)):
+        assert parts["all"] == path.stat().st_size == sum(parts.values()) - parts["all"]
+    tensors = sum(section.length for section in file.sections.values() if section.dtype != "JSON")
+    assert ours["tensors"] == theirs["tensors"] == tensors
+    assert ours["tokenizer"] == file.sections["tokenizer"].length
+    assert ours["header"] == 24 + file.header_length
+    assert theirs["padding"] == theirs["tokenizer"] == 0
 
 
 def test_every_way_reads_the_row_that_was_asked_for(shipped, costs):
