@@ -1,75 +1,176 @@
-"""How the INT4 scales are chosen, and what the output head costs: measured on the shipped model, printed as a table.
+"""How the INT4 scales are chosen, and what INT4 costs: measured on the shipped model.
 
-    python -m tools.measure_int4 --text TEXT       the table of docs/int4_scales.md; TEXT: Python that trained nothing
+    python -m tools.measure_int4               writes data/int4_costs.json and prints the tables of docs/int4_scales.md
+    python -m tools.measure_int4 --text TEXT   prints them for other text; TEXT: Python that trained nothing
 
-Compares, against the unquantized checkpoint: the three methods of int4.quantize_rows on every matrix, and for the
-best of them the embedding (which is also the output head) in INT4, INT8 and 16 bits.
+Everything is compared with the unquantized checkpoint in float32. Without --text the text is the start of some
+held-out files of .corpus/packed (`tools/tiny_corpus.py` makes it); minutes on one core.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import hashlib
+import json
+import platform
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from datetime import date
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from lab_engine import data_path
 from lab_engine.checkpoint import Checkpoint
-from lab_engine.config import GROUP
-from lab_engine.int4 import BYTES_PER_WEIGHT, dequantize, quantize_rows
-from lab_engine.quality import measure
+from lab_engine.int4_costs import (
+    COSTS_FILE,
+    INT8,
+    VARIANTS,
+    Cost,
+    Variant,
+    bytes_per_weight,
+    relative_error,
+    total_error,
+)
+from lab_engine.quality import Quality, measure
 from lab_engine.tokenizer import Tokenizer
 from lab_engine.weights import MappedSource
+from tools.tiny_corpus import CORPUS, load_held_out
 
+MODEL = "tiny-coder"
 HEAD = "model.embed_tokens.weight"
+MATRIX = "model.layers.0.mlp.gate_proj.weight"
+"""The matrix whose error is stored beside each row, so that a test can compute it again."""
+TEXT_BYTES = 32_000
+SHIPPED = Variant(4, "search")
+SIGNED = Variant(4, "absmax8")
+
+Function = Callable[[str, Tensor], Tensor]
 
 
-def int8_rows(weight: Tensor) -> Tensor:
-    """A matrix rounded to INT8 codes with one fp16 scale, max|w| / 127, for each group of 128."""
-    groups = weight.reshape(weight.shape[0], -1, GROUP)
-    scales = (groups.abs().amax(dim=-1, keepdim=True) / 127).half().float()
-    q = (groups / torch.where(scales == 0, torch.inf, scales)).round().clamp(-127, 127)
-    return (q * scales).reshape(weight.shape)
+def held_out_text() -> str:
+    """The start of the held-out files: of each package the two that follow the median length, packages by name."""
+    packages = defaultdict(list)
+    for file in load_held_out(CORPUS / "packed"):
+        packages[file.source].append(file.text)
+    texts = [
+        text for name in sorted(packages) for text in sorted(packages[name], key=len)[len(packages[name]) // 2 :][:2]
+    ]
+    return "\n".join(texts).encode()[:TEXT_BYTES].decode(errors="ignore")
 
 
-def with_method(method: str) -> Callable[[str, Tensor], Tensor]:
-    """Every matrix through quantize_rows with one method."""
-    return lambda _, weight: dequantize(*quantize_rows(weight, method))
+def checkpoint_hash(folder: Path) -> str:
+    """SHA-256 of config and weights of a Hugging Face folder, file by file in the order of their names."""
+    digest = hashlib.sha256()
+    for path in sorted([folder / "config.json", *folder.glob("*.safetensors")]):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
-def with_head(head: Callable[[Tensor], Tensor]) -> Callable[[str, Tensor], Tensor]:
-    """The shipped method for every matrix but the embedding."""
-    return lambda name, weight: head(weight) if name == HEAD else dequantize(*quantize_rows(weight))
+def with_variant(variant: Variant) -> Function:
+    """Every matrix through one variant."""
+    return lambda _, weight: variant.apply(weight)
+
+
+def with_head(head: Callable[[Tensor], Tensor]) -> Function:
+    """The shipped variant for every matrix but the embedding."""
+    return lambda name, weight: head(weight) if name == HEAD else SHIPPED.apply(weight)
+
+
+class Bench:
+    """The model, its tokenizer and a text; `quality` measures one way to round the weights."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self.folder = text, data_path(MODEL)
+        self.checkpoint, self.tokenizer = Checkpoint(self.folder), Tokenizer.from_hf_folder(self.folder)
+
+    def quality(self, function: Function) -> Quality:
+        return measure(MappedSource(self.checkpoint, function), self.checkpoint, self.tokenizer, self.text)
+
+    def cost(self, variant: Variant) -> Cost:
+        weight = self.checkpoint.tensor(MATRIX)
+        quality = self.quality(with_variant(variant))
+        return Cost(
+            variant,
+            bytes_per_weight(self.checkpoint, variant),
+            total_error(self.checkpoint, variant),
+            relative_error(weight, variant.apply(weight)),
+            quality.mean_kl,
+            quality.bits_per_byte,
+            quality.top1_agreement,
+        )
+
+    def provenance(self, seconds: float) -> Mapping[str, Any]:
+        """Where, when and from what the numbers come."""
+        return {
+            "date": date.today().isoformat(),
+            "command": "python -m tools.measure_int4",
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "seconds": round(seconds),
+            "checkpoint": {"name": MODEL, "sha256": checkpoint_hash(self.folder)},
+            "text": {
+                "what": "held-out Python",
+                "bytes": len(self.text.encode()),
+                "tokens": len(self.tokenizer.encode(self.text)),
+                "sha256": hashlib.sha256(self.text.encode()).hexdigest(),
+            },
+        }
+
+
+def print_choices(bench: Bench, known: Mapping[Variant, Cost]) -> Quality:
+    """The table of methods and of the embedding as Markdown; the quality of the 16-bit weights."""
+    rows, k = bench.checkpoint.shapes[HEAD]
+    baseline = bench.quality(lambda _, weight: weight)
+    print("| weights | logit KL, nats a token | bits per byte | same top token | embedding, bytes |")
+    print("|---|---|---|---|---|")
+
+    def line(name: str, found: Quality | Cost, embedding: int) -> None:
+        same = found.same_top if isinstance(found, Cost) else found.top1_agreement
+        print(f"| {name} | {found.mean_kl:.4f} | {found.bits_per_byte:.4f} | {same:.1%} | {embedding:,} |", flush=True)
+
+    line("16-bit weights (baseline)", baseline, 2 * rows * k)
+    line("INT4, max/7", known[Variant(4, "absmax7")], SHIPPED.bytes_of(rows, k))
+    signed = bench.quality(with_variant(SIGNED))
+    line("INT4, max/8 with the sign of the largest", signed, SHIPPED.bytes_of(rows, k))
+    line("INT4, search (shipped)", known[SHIPPED], SHIPPED.bytes_of(rows, k))
+    line("INT4 search, embedding INT8", bench.quality(with_head(INT8.apply)), INT8.bytes_of(rows, k))
+    line("INT4 search, embedding 16-bit", bench.quality(with_head(lambda weight: weight)), 2 * rows * k)
+    return baseline
+
+
+def print_costs(costs: list[Cost]) -> None:
+    """The table of group sizes as Markdown."""
+    print("\n| weights | bytes a weight | relative error | logit KL, nats a token | bits per byte | same top token |")
+    print("|---|---|---|---|---|---|")
+    for cost in costs:
+        quality = f"{cost.mean_kl:.4f} | {cost.bits_per_byte:.4f} | {cost.same_top:.1%}"
+        print(f"| {cost.variant.name} | {cost.bytes_per_weight:.6g} | {cost.relative_error:.2%} | {quality} |")
 
 
 def main() -> None:
-    """Print the table as Markdown."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--text", type=Path, required=True)
-    parser.add_argument("--model", type=Path, default=data_path("tiny-coder"))
-    arguments = parser.parse_args()
-    text = arguments.text.read_text(encoding="utf-8")
-    checkpoint, tokenizer = Checkpoint(arguments.model), Tokenizer.from_hf_folder(arguments.model)
-    rows, k = checkpoint.shapes[HEAD]
-    variants = {
-        "16-bit weights (baseline)": (lambda _, weight: weight, 2.0),
-        "INT4, max/7": (with_method("absmax7"), BYTES_PER_WEIGHT),
-        "INT4, max/8 with the sign of the largest": (with_method("absmax8"), BYTES_PER_WEIGHT),
-        "INT4, search (shipped)": (with_method("search"), BYTES_PER_WEIGHT),
-        "INT4 search, embedding INT8": (with_head(int8_rows), 1 + 2 / GROUP),
-        "INT4 search, embedding 16-bit": (with_head(lambda weight: weight), 2.0),
-    }
-    print("| weights | logit KL, nats a token | bits per byte | same top token | embedding, bytes |")
-    print("|---|---|---|---|---|")
-    for name, (function, head_bytes) in variants.items():
-        result = measure(MappedSource(checkpoint, function), checkpoint, tokenizer, text)
-        print(
-            f"| {name} | {result.mean_kl:.4f} | {result.bits_per_byte:.4f} | {result.top1_agreement:.1%} "
-            f"| {round(rows * k * head_bytes):,} |",
-            flush=True,
-        )
+    """Measure everything once."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--text", type=Path)
+    path: Path | None = parser.parse_args().text
+    start = time.monotonic()
+    bench = Bench(path.read_text(encoding="utf-8") if path else held_out_text())
+    costs = [bench.cost(variant) for variant in VARIANTS]
+    baseline = print_choices(bench, {cost.variant: cost for cost in costs})
+    print_costs(costs)
+    if path is None:
+        table = {
+            "provenance": bench.provenance(time.monotonic() - start),
+            "matrix": MATRIX,
+            "baseline_bits_per_byte": baseline.bits_per_byte,
+            "rows": [asdict(cost) for cost in costs],
+        }
+        target = data_path(MODEL).with_name(COSTS_FILE)
+        target.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
