@@ -4,12 +4,13 @@
 //         drag?(trace, state, width, measure, {name, x, y, start: {x, y, state}}) → values | null: what a pointer sets that went
 //         down on the mark with `drag: name` at `start` and is now at x, y,
 //         key?(trace, state, key) → values | null: what a key in the picture sets instead of stepping, keys?: its help,
-//         pace?: ms a step in Play, lines?: rows of the longest sentence}. All of them are free of the DOM.
+//         stepOf?(trace, state) → step, stepTo?(trace, state, step) → values: where the stepper stands and what it sets, where
+//         that is no state named step, pace?: ms a step in Play, lines?: rows of the longest sentence}. All of them are free of the DOM.
 // The model is the one place of the state. `save_changes` keeps one message in flight and lets a newer one replace
 // a waiting one; nothing here waits for an answer, so the picture also moves when the kernel is busy or gone.
 import { copyText, measurer, placeOf, say } from "./browser.js";
 import { marksText, svgText } from "./marks.js";
-import { clampStep, codeLine, keyAction, neighbourPreset, newValues, pointIn, presetNamed, presetValues, stepAfter, stepValues } from "./state.js";
+import { clampStep, codeLine, keyAction, leaving, neighbourPreset, newValues, pointIn, presetNamed, presetValues, stepAfter } from "./state.js";
 import { icon, patternsHtml, sentenceHtml, shellHtml } from "./shell.js";
 import { Presenter } from "./present.js";
 
@@ -75,18 +76,20 @@ class View {
 
   get trace() { return this.model.get("_trace"); }
   get state() { return Object.fromEntries(this.spec.fields.map((name) => [name, this.model.get(name)])); }
+  get step() { return this.picture.stepOf ? this.picture.stepOf(this.trace, this.state) : this.state.step; }
   get steps() { return this.picture.steps ? this.picture.steps(this.trace, this.state) : this.trace.steps.length; }
 
   // ---- state ----
   change(values) {
-    const changed = newValues(this.state, values);
+    const changed = newValues(this.state, leaving(this.spec, this.state, values));
     if (!Object.keys(changed).length) return;
     this.model.set(changed);
     this.model.save_changes();
   }
 
   goTo(step) {
-    this.change(stepValues(this.spec, this.state, clampStep(step, this.steps)));
+    const to = clampStep(step, this.steps);
+    this.change(this.picture.stepTo ? this.picture.stepTo(this.trace, this.state, to) : { step: to });
   }
 
   choose(name) {
@@ -131,7 +134,7 @@ class View {
       chip.tabIndex = on || (!presetNamed(this.spec, state.preset) && at === 0) ? 0 : -1;
     });
     this.asks.forEach((ask) => ask.classList.toggle("on", ask.dataset.ask === state.preset));
-    if (parts.slider) this.drawStepper(state.step, steps);
+    if (parts.slider) this.drawStepper(this.step, steps);
   }
 
   drawStepper(step, steps) {
@@ -159,13 +162,13 @@ class View {
     if (!this.parts.slider) return;
     this.timer = setInterval(() => this.tick(), this.picture.pace ?? STEP_MS);
     this.showPlaying();
-    if (this.state.step >= this.steps - 1) this.goTo(0);
+    if (this.step >= this.steps - 1) this.goTo(0);
     else this.tick();
   }
 
   tick() {
-    if (this.state.step >= this.steps - 1) return this.pause();
-    this.glideTo(this.state.step + 1);
+    if (this.step >= this.steps - 1) return this.pause();
+    this.glideTo(this.step + 1);
     if (this.picture.moving && !this.still.matches) this.sweep(performance.now());
     return undefined;
   }
@@ -242,7 +245,8 @@ class View {
   onKey(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const where = this.where(event.target);
-    const values = where === "picture" && !this.presenter.on ? this.picture.key?.(this.trace, this.state, event.key) : null;
+    const presets = this.presenter.on && event.key.startsWith("Arrow");
+    const values = where === "picture" && !presets ? this.picture.key?.(this.trace, this.state, event.key) : null;
     const action = keyAction(event.key, where, this.presenter.on);
     event.stopPropagation();
     if (!values && !action) return;
@@ -268,7 +272,7 @@ class View {
 
   stepBy(action, repeat) {
     this.pause();
-    const step = stepAfter(action, this.state.step, this.steps);
+    const step = stepAfter(action, this.step, this.steps);
     if (repeat) this.goTo(step);
     else this.glideTo(step);
   }

@@ -8,11 +8,11 @@ export const clampStep = (step, count) => Math.max(0, Math.min(count - 1, Math.r
 // The values that change together when a preset is chosen.
 export const presetValues = (spec, name) => ({ preset: name, ...presetNamed(spec, name).values });
 
-// A step away from a preset's own step leaves the preset, unless presets are scenes that one steps inside.
-export function stepValues(spec, state, step) {
-  const preset = presetNamed(spec, state.preset);
-  const leaves = preset && !spec.keepsPreset && preset.values.step !== step;
-  return leaves ? { step, preset: "" } : { step };
+// The values, and no preset where they lead away from it; presets that are scenes are moved about in.
+export function leaving(spec, state, values) {
+  const preset = presetNamed(spec, values.preset ?? state.preset);
+  const leaves = preset && !spec.keepsPreset && Object.entries(values).some(([name, value]) => name !== "preset" && preset.values[name] !== value);
+  return leaves ? { ...values, preset: "" } : values;
 }
 
 // Those of the values that differ from the state: what is worth a message and a redraw.

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { escapeText, fit, linear, move, number, percent, rect, significant, svgText, text, wrap } from "../../../widgets/static/marks.js";
 import { stageScale } from "../../../widgets/static/present.js";
 import { sentenceHtml, shellHtml } from "../../../widgets/static/shell.js";
-import { clampStep, codeLine, keyAction, neighbourPreset, newValues, pointIn, presetValues, stepAfter, stepValues } from "../../../widgets/static/state.js";
+import { clampStep, codeLine, keyAction, leaving, neighbourPreset, newValues, pointIn, presetValues, stepAfter } from "../../../widgets/static/state.js";
 import { data, measure } from "./data.mjs";
 
 const spec = {
@@ -82,9 +82,12 @@ test("steps stay between the first and the last", () => {
 
 test("a step away from a preset leaves it, and a preset one steps inside stays", () => {
   assert.deepEqual(presetValues(spec, "two"), { preset: "two", step: 7 });
-  assert.deepEqual(stepValues(spec, { preset: "two", step: 7 }, 8), { step: 8, preset: "" });
-  assert.deepEqual(stepValues(spec, { preset: "", step: 6 }, 7), { step: 7 });
-  assert.deepEqual(stepValues({ ...spec, keepsPreset: true }, { preset: "two", step: 7 }, 8), { step: 8 });
+  assert.deepEqual(leaving(spec, { preset: "two", step: 7 }, { step: 8 }), { step: 8, preset: "" });
+  assert.deepEqual(leaving(spec, { preset: "", step: 6 }, { step: 7 }), { step: 7 });
+  assert.deepEqual(leaving(spec, { preset: "two", step: 7 }, { step: 7 }), { step: 7 });
+  assert.deepEqual(leaving(spec, { preset: "two", step: 7 }, { row: 3 }), { row: 3, preset: "" });
+  assert.deepEqual(leaving(spec, { preset: "two", step: 7 }, presetValues(spec, "one")), { preset: "one", step: 0 });
+  assert.deepEqual(leaving({ ...spec, keepsPreset: true }, { preset: "two", step: 7 }, { step: 8 }), { step: 8 });
 });
 
 test("presets go round, and from no preset to the first or the last", () => {
