@@ -14,7 +14,8 @@ from torch import Tensor
 
 from lab_engine.backends.torch import TorchBackend
 from lab_engine.decoder import Attention, Decoder
-from lab_engine.int4 import dequantize, shuffle_words, unpack_words
+from lab_engine.int4 import dequantize, unpack_words
+from lab_engine.int4_mistakes import INT4_MISTAKES, misread
 from lab_engine.kv_pages import Sequence as CachedSequence
 from lab_engine.paged_attention import BUGS, paged_attention
 from lab_engine.tokenizer import Tokenizer
@@ -130,14 +131,13 @@ class NoCache(Decoder):
         return self.prefill((*self._text, token_id))
 
 
-def read_other_layout(packed: Int4Matrix) -> Tensor:
-    """`value_shuffle` words read as if they were `linear`."""
-    return Int4Matrix(shuffle_words(packed.words), packed.scales).float()
+def misreader(mistake: str) -> Callable[[Int4Matrix], Tensor]:
+    """A reader of packed weights with one of the mistakes of int4_mistakes.py."""
 
+    def read(packed: Int4Matrix) -> Tensor:
+        return dequantize(misread(unpack_words(packed.words), mistake), packed.scales)
 
-def read_without_bias(packed: Int4Matrix) -> Tensor:
-    """The stored nibble n = q + 8 taken for the code q."""
-    return dequantize(unpack_words(packed.words) + 8, packed.scales)
+    return read
 
 
 @dataclass(frozen=True)
@@ -157,8 +157,7 @@ RIGHT = Mistake("none", "nothing", "")
 MISTAKES = {
     mistake.name: mistake
     for mistake in (
-        Mistake("wrong_layout", "the nibbles of every word are read in the wrong order", "01_int4", read_other_layout),
-        Mistake("missing_bias", "the reader of the weights forgets the − 8", "01_int4", read_without_bias),
+        *(Mistake(name, cause, "01_int4", misreader(name)) for name, cause in INT4_MISTAKES.items()),
         Mistake(
             "frozen_step",
             "position, slot and length are those of the first step: a capture froze them",

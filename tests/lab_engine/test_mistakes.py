@@ -5,6 +5,7 @@ import torch
 
 from lab_engine.bug_desk import DESK, trace_mistakes
 from lab_engine.errors import NanoqwenError
+from lab_engine.int4_mistakes import INT4_MISTAKES
 from lab_engine.loading import open_source
 from lab_engine.mistakes import FREED_AT, MISTAKES, RIGHT, exact_decoder
 from lab_engine.paged_attention import BUGS
@@ -59,7 +60,7 @@ def test_every_mistake_but_one_of_time_makes_logits_wrong(trace, symptoms, name)
     assert wrong_lengths(trace, symptoms[name]), name
 
 
-@pytest.mark.parametrize("name", ["wrong_layout", "missing_bias"])
+@pytest.mark.parametrize("name", INT4_MISTAKES)
 def test_a_misread_weight_is_wrong_from_the_first_length_on(trace, symptoms, name):
     assert len(wrong_lengths(trace, symptoms[name])) == NEW
     assert symptoms[name].departs is not None
