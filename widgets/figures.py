@@ -30,6 +30,7 @@ HUES = {
     "c4": ("#474f5c", "#3d4551", "#eaecef"),
 }
 ACCENT = HUES["ca"][0]
+ABOVE_LINES = 2.5  # in matplotlib's order: shapes 1, lines 2, text 3
 LINES = {"rule": (RULE, 1), "axis": (LINE, 1), "strong": (TEXT, 2), "sel": (ACCENT, 2)}
 
 
@@ -62,20 +63,26 @@ class Canvas:
         self._axes.add_line(mark)
 
     def circle(self, x: float, y: float, radius: float, classes: str) -> None:
-        """A circle around x, y."""
+        """A circle around x, y, above all straight lines."""
         face, edge, stroke = _paint(classes)
-        self._axes.add_patch(Circle((x, y), radius, facecolor=face, edgecolor=edge, linewidth=_points(stroke)))
+        patch = Circle((x, y), radius, facecolor=face, edgecolor=edge, linewidth=_points(stroke))
+        patch.set_zorder(ABOVE_LINES)
+        self._axes.add_patch(patch)
 
     def polygon(self, corners: Sequence[tuple[float, float]], classes: str) -> None:
-        """A closed shape through the corners."""
+        """A closed shape through the corners, above all straight lines."""
         face, edge, stroke = _paint(classes)
-        self._axes.add_patch(Polygon(corners, closed=True, facecolor=face, edgecolor=edge, linewidth=_points(stroke)))
+        patch = Polygon(corners, closed=True, facecolor=face, edgecolor=edge, linewidth=_points(stroke))
+        patch.set_zorder(ABOVE_LINES)
+        self._axes.add_patch(patch)
 
     def path(self, points: Sequence[tuple[float, float]], classes: str, dash: Dash = "solid") -> None:
-        """A line of 2 px in a hue through the points."""
+        """A line of 2 px in a hue through the points, above all straight lines."""
         xs, ys = zip(*points, strict=True)
         colour = _hue(classes.split())[0]
-        self._axes.add_line(Line2D(xs, ys, color=colour, linewidth=_points(2), linestyle=dash))
+        mark = Line2D(xs, ys, color=colour, linewidth=_points(2), linestyle=dash)
+        mark.set_zorder(ABOVE_LINES)
+        self._axes.add_line(mark)
 
     def text(self, x: float, y: float, string: str, classes: str = "") -> None:
         """A text centred on the height y; x is its beginning, its end (e) or its middle (c). "$" is no markup."""
