@@ -3,6 +3,7 @@
 The widget's own module runs on a model of a few lines (static_page.html), under the variables of JupyterLab's themes.
 """
 
+import base64
 import json
 from pathlib import Path
 
@@ -21,9 +22,14 @@ def static_page(playground: Playground, *, light: bool = True, width: int = WIDE
         "light": "true" if light else "false",
         "style": playground._css,
         "module": playground._esm.replace("export default", "window.nanoqwenPlayground ="),
-        "state": json.dumps(state).replace("</", "<\\/"),
+        "state": json.dumps(state, default=_bytes).replace("</", "<\\/"),
     }
     page = _PAGE.read_text(encoding="utf-8")
     for name, text in parts.items():
         page = page.replace(f"@{name}@", text, 1)
     return page
+
+
+def _bytes(value: bytes) -> dict[str, str]:
+    """Bytes in JSON; the page makes a DataView of them, as ipywidgets does."""
+    return {"base64": base64.b64encode(value).decode("ascii")}
