@@ -1,7 +1,8 @@
 """The playgrounds: pictures of what lab_engine did, to step through in a notebook. One module a lab."""
 
 from widgets.decoder import BugDesk
+from widgets.int4_group import OneGroup
 from widgets.int4_word import WordUnpack
 from widgets.tour import Tour
 
-__all__ = ["BugDesk", "Tour", "WordUnpack"]
+__all__ = ["BugDesk", "OneGroup", "Tour", "WordUnpack"]

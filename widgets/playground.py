@@ -44,6 +44,7 @@ class Playground(anywidget.AnyWidget):
     `step` and `preset` can be set and observed; `preset` is "" where none holds. Choosing a preset sets its values.
     A subclass gives the class variables and `sentence`, `text_picture` and `png`, and passes its data to `__init__`.
     A further state trait is declared as a traitlets trait and named in `fields`; its name is also the constructor's.
+    Setting it, by hand or from Python, keeps the preset; so does a step, unless `keeps_preset` is False.
     """
 
     title: ClassVar[str]
