@@ -1,0 +1,66 @@
+"""The two charts of what INT4 costs show the engine's numbers and no others."""
+
+import re
+
+import pytest
+
+from lab_engine.int4_costs import MATRICES, MatrixError, load_costs
+from widgets.int4_costs import cost_chart, error_chart
+
+FOUND = [(0, "q", 0.117), (1, "q", 0.119), (0, "down", 0.121), (None, "embed", 0.118)]
+PLAIN = tuple(MatrixError(*one) for one in FOUND)
+SEARCH = tuple(MatrixError(one.layer, one.matrix, one.error - 0.02) for one in PLAIN)
+
+
+@pytest.fixture(scope="module")
+def errors():
+    return error_chart({"max/7": PLAIN, "search": SEARCH}, {"max/7": 0.1174, "search": 0.0976})
+
+
+def test_the_error_chart_has_a_point_for_every_matrix_and_names_the_worst(errors):
+    assert repr(errors).splitlines() == [
+        "Error by matrix and layer · relative error, %",
+        "  matrix         max/7      search",
+        "  q       11.70  11.90  9.70  9.90",
+        "  down           12.10       10.10",
+        "  embed          11.80        9.80",
+        "normal weights: 11.74, 9.76",
+        "4 matrices · largest error 12.1%, layer 0 down",
+        "computed: the matrices of tiny-coder, in float64",
+    ]
+
+
+def test_layers_stand_from_left_to_right_and_the_hover_text_names_them(errors):
+    first, second = errors.chart.places[0][:2]
+    assert first < 0 < second
+    assert errors.chart.x.categories == (*MATRICES, "embed")
+    said = [point["said"] for point in errors._spec["points"]]
+    assert said[1] == "max/7 · matrix: q · relative error, %: 11.90 · layer: 1"
+    assert said[3].endswith("layer: shared")
+
+
+def test_the_worst_matrix_may_be_the_embedding():
+    chart = error_chart({"search": (MatrixError(0, "q", 0.1), MatrixError(None, "embed", 0.2))})
+    assert "largest error 20.0%, embed" in repr(chart)
+    assert "normal weights" not in repr(chart)
+
+
+def test_the_cost_chart_has_every_row_of_the_table():
+    costs, chart = load_costs(), cost_chart(load_costs())
+    points = {(point["x"], point["y"]) for point in chart._spec["points"]}
+    assert points == {(cost.bytes_per_weight, cost.mean_kl) for cost in costs.rows}
+    shipped = next(cost for cost in costs.rows if (cost.variant.method, cost.variant.group) == ("search", 128))
+    assert chart.chart.words.state == f"shipped: search, group 128 · 0.515625 bytes a weight · KL {shipped.mean_kl:.4f}"
+    assert re.split(r"\s{2,}", repr(chart).splitlines()[1].strip()) == [
+        "bytes a weight",
+        "INT4 max/7",
+        "INT4 search",
+        "INT8",
+    ]
+
+
+def test_the_cost_chart_s_labels_are_group_sizes_and_its_hover_text_has_all_costs():
+    chart = cost_chart(load_costs()).chart
+    assert [series.labels for series in chart.series] == [("32", "64", "128", "row")] * 2 + [("128",)]
+    names = [name for name, _ in chart.lines(chart.series[0], 0)]
+    assert names[2:] == ["relative error", "bits per byte", "same top token"]
