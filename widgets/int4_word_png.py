@@ -20,6 +20,12 @@ def word_png(data: Data, name: str, at: int) -> bytes:
     _weights(canvas, data, data["orders"][method["layout"]])
     canvas.text(MARGIN, MARGIN + TEXT, step["text"], "m b" if at else "b")
     canvas.text(MARGIN, MARGIN + TEXT + 20, step["why"], "mu")
+    canvas.text(
+        MARGIN + WIDTH,
+        MARGIN + TEXT,
+        _spent(at, len(method["steps"]) - 1),
+        "e b" if step is method["steps"][-1] else "e mu",
+    )
     at_top = "table" in step or step["wires"]
     rows = ROWS if at_top else ROWS + PITCH * (3 - len(step["rows"]))
     for high, low in step["bands"]:
@@ -32,6 +38,7 @@ def word_png(data: Data, name: str, at: int) -> bytes:
     for number, row in enumerate(step["rows"]):
         _bits(canvas, MARGIN + rows + PITCH * number, row, "")
     _bits(canvas, MARGIN + RESULT, step["result"], "b")
+    _changed(canvas, step["changed"])
     for note in step["notes"]:
         _note(canvas, note)
     _unpacked(canvas, method, at)
@@ -91,6 +98,23 @@ def _bits(canvas: Canvas, y: float, row: Data, classes: str) -> None:
     canvas.text(MARGIN + WIDTH, y + ROW / 2, f"0x{row['value']:08X}", f"e m {classes or 'mu'}")
 
 
+def _changed(canvas: Canvas, changed: int) -> None:
+    """Lines under the bits that differ from the first operand."""
+    bottom, right = MARGIN + RESULT + ROW, MARGIN + WIDTH
+    for place in range(32):
+        if changed >> place & 1:
+            canvas.line(_bit(place) + 3, bottom - 3, _bit(place) + BIT - 3, bottom - 3, "sel")
+    if changed:
+        canvas.line(right - 72, bottom + 16, right - 56, bottom + 16, "sel")
+        canvas.text(right, bottom + 16, "changed", "e s mu")
+
+
+def _spent(at: int, count: int) -> str:
+    if at == count:
+        return f"{count} / 8 = {count / 8:g} instructions a weight"
+    return f"{at} instruction{'s' if at > 1 else ''} so far" if at else ""
+
+
 def _lookup(canvas: Canvas, step: Data) -> None:
     table = (ROWS + ROW + RESULT) / 2 - 18
     top, height = MARGIN + table, 36
@@ -104,7 +128,7 @@ def _lookup(canvas: Canvas, step: Data) -> None:
         owner = next((pick["owner"] for pick in step["picks"] if pick["byte"] == place), None)
         hue = "empty" if owner is None else f"{_hue(owner)} fill"
         canvas.rect(_nibble(place), top, CELL, height, hue)
-        canvas.text(_nibble(place) + 5, top + 9, str(place), "s mu")
+        canvas.text(_nibble(place) + 5, top + 9, f"byte {place}", "s mu")
         canvas.text(_nibble(place) + CELL - 5, top + 9, byte["value"], "e s mu")
         canvas.text(_middle(place), top + 25, byte["hex"], "c m mu" if owner is None else "c m b")
     canvas.text(MARGIN, top + 10, "table of 8 bytes")
@@ -127,7 +151,8 @@ def _note(canvas: Canvas, note: Data) -> None:
 
 
 def _unpacked(canvas: Canvas, method: Data, at: int) -> None:
-    y, count = MARGIN + UNPACKED, sum(done <= at for done in method["done"])
+    y = MARGIN + UNPACKED
+    ready = [value["right"] for value, done in zip(method["unpacked"], method["done"], strict=True) if done <= at]
     for weight, value in enumerate(method["unpacked"]):
         if method["done"][weight] > at:
             canvas.rect(_nibble(weight), y, CELL, 28, "empty dash")
@@ -137,4 +162,10 @@ def _unpacked(canvas: Canvas, method: Data, at: int) -> None:
         canvas.text(_nibble(weight) + 5, y + 8, f"w{weight}", "s mu")
         canvas.text(_middle(weight), y + 15, value["text"], "c b" if value["right"] else "c b ink cw")
     canvas.text(MARGIN, y + 14, "unpacked, fp16", "mu")
-    canvas.text(MARGIN + WIDTH, y + 14, f"{count} of 8", "e mu")
+    if not all(ready):
+        canvas.text(MARGIN + WIDTH, y + 14, f"✕ {ready.count(False)} wrong", "e b ink cw")
+    else:
+        done = len(ready) == len(method["done"])
+        canvas.text(
+            MARGIN + WIDTH, y + 14, f"{'✓ ' if done else ''}{len(ready)} of 8", "e b ink c2" if done else "e mu"
+        )

@@ -9,23 +9,22 @@ from widgets.int4_word import WordUnpack
 DATA_FILE = Path(__file__).parent / "js" / "word.json"
 
 
-def states():
-    """Every preset, and every step of every method."""
+def every_state():
+    """One playground that takes every preset, then every step of every method."""
     word = WordUnpack()
-    yield from ({"preset": name} for name in word.presets)
+    for name in word.presets:
+        word.preset = name
+        yield word
     for method in METHODS:
-        for step in range(len(METHODS[method].instructions) + 1):
-            yield {"method": method, "step": step}
+        word.method = method
+        for step in range(word.step_count()):
+            word.step = step
+            yield word
 
 
 def javascript_data():
-    shown = [WordUnpack(**state) for state in states()]
-    first = shown[0]
-    return {
-        "trace": first._trace,
-        "spec": first._spec,
-        "states": [[{name: getattr(one, name) for name in one.fields}, one.sentence, one.code] for one in shown],
-    }
+    states = [[{name: getattr(one, name) for name in one.fields}, one.sentence, one.code] for one in every_state()]
+    return {"trace": WordUnpack()._trace, "spec": WordUnpack()._spec, "states": states}
 
 
 if __name__ == "__main__":

@@ -117,7 +117,7 @@ export function lookupMarks(grid, layout, step) {
     const x = grid.x(place);
     return [
       rect(x, top, grid.nibble, TABLE, pick ? (pick.owner === "." ? "c4 fill" : `${letterHue(pick.owner)} fill`) : "empty"),
-      text(x + 5, top + 13, grid.wide ? `byte ${place}` : place, "s mu"),
+      text(x + 5, top + 13, grid.bit < 18 ? place : `byte ${place}`, "s mu"),
       text(x + grid.nibble - 5, top + 13, value, "e s mu"),
       text(x + grid.nibble / 2, top + 29, byte, pick ? "c m b" : "c m mu"),
     ];
@@ -156,11 +156,11 @@ export function unpackedMarks(method, step, grid, y) {
   const marks = method.unpacked.flatMap(({ text: value, right }, weight) => {
     const [x, at] = [grid.x(weight), method.done[weight]];
     const more = { title: `w${weight}: instruction ${at}`, set: { step: at } };
-    if (!ready[weight]) return [rect(x, y, grid.nibble, UNPACKED, "wait"), rect(x, y, grid.nibble, UNPACKED, "empty", more)];
+    if (!ready[weight]) return [rect(x, y, grid.nibble, UNPACKED, "wait", more), rect(x, y, grid.nibble, UNPACKED, "empty")];
     return [
       rect(x, y, grid.nibble, UNPACKED, right ? `${pairHue(weight)} fill` : "cw fill", more),
       text(x + 5, y + 12, `w${weight}`, "s mu"),
-      middle(x + grid.nibble / 2 + 6, y + UNPACKED / 2 + 1, value, right ? "c b" : "c b ink cw"),
+      middle(x + grid.nibble / 2 + (grid.wide ? 0 : 9), y + UNPACKED / 2 + 1, value, right ? "c b" : "c b ink cw", more),
     ];
   });
   const count = ready.filter(Boolean).length;
@@ -219,8 +219,8 @@ export function drawWord(trace, state, width, measure) {
   return { marks, height: layout.height, label: `Weights, nibbles and the bits of the register: ${step.sentence}` };
 }
 
-// As wide for 1 as for 34: a figure space takes the place of the tens.
-const countWords = (step, count) => `instruction ${String(step).padStart(String(count).length, "\u2007")} of ${count}`;
+// As wide for 1 as for 34, so that the scrubber keeps its length: a figure space in front takes the place of the tens.
+export const countWords = (step, count) => `instruction ${step} of ${count}`.padStart(`instruction ${count} of ${count}`.length, "\u2007");
 
 export default playground({
   draw: drawWord,
