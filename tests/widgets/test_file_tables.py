@@ -1,7 +1,5 @@
 """What a file costs here, as tables whose text never changes; and the bar of a conversion."""
 
-import pytest
-
 import widgets.file_tables
 from lab_engine import SHIPPED_MODEL, data_path
 from lab_engine.errors import NanoqwenError
@@ -77,14 +75,27 @@ def test_costs_are_shown_in_megabytes_milliseconds_and_microseconds():
     assert repr(table) == repr(comparison_table([Cost("mapped", 1, 1.0, 1.0, 1, "ff")]))
 
 
-@pytest.mark.parametrize("seconds", [None, 0.002])
-def test_the_copy_to_a_gpu_is_measured_where_there_is_one(monkeypatch, seconds):
-    monkeypatch.setattr("torch.cuda.is_available", lambda: seconds is not None)
+def test_the_copy_to_a_gpu_is_measured_where_there_is_one(monkeypatch):
+    copied = {}
+
+    def measure(sections):
+        copied["bytes"] = sum(section.nbytes for section in sections)
+        return {"the mapping": 0.002, "pinned memory": 0.001}
+
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.get_device_name", lambda: "a GPU")
-    monkeypatch.setattr(widgets.file_tables, "_seconds_to_copy", lambda _: seconds)
+    monkeypatch.setattr(widgets.file_tables, "_seconds_to_copy", measure)
     table = device_copy_table(NanoqwenFile(PATH))
-    ms, rate = ("–", "–") if seconds is None else ("2.00", "3.0")
-    assert table.table.rows == (("118 sections, one copy each", "6.00", ms, rate),)
+    assert table.table.rows == (("the mapping", "6.00", "2.00", "3.0"), ("pinned memory", "6.00", "1.00", "6.0"))
+    assert table.table.badge.kind == "measured"
+    assert copied["bytes"] == 5_996_354  # all sections: the file less header and padding
+
+
+def test_without_a_gpu_no_copy_is_said_to_be_measured(monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    table = device_copy_table(NanoqwenFile(PATH))
+    assert [row[2:] for row in table.table.rows] == [("–", "–")] * 2
+    assert table.table.badge is None
     assert repr(table) == "The copy to the GPU here: in the picture; it needs an NVIDIA GPU"
 
 
