@@ -3,7 +3,6 @@
 import json
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,12 +10,13 @@ import numpy as np
 import pytest
 
 from lab_engine import ptx
-from lab_engine.errors import RecordingError
+from lab_engine.errors import RecordingError, ToolchainError
 from lab_engine.recordings import parse_recording
 from lab_engine.sass import SassLine
 from lab_engine.unpack import METHODS, unpack_all
+from lab_engine.unpack_gpu import THREADS, UnpackGpu, clocks_per_word
 from tools import h200_machine, h200_unpack, record_h200
-from tools.h200_unpack import THREADS, Gpu, clocks_per_word, measure
+from tools.h200_unpack import measure
 
 SMS = 3
 CLOCKS = {"shift_mask": 40, "lop3": 10, "prmt": 20, "prmt_bit3": 19}
@@ -59,10 +59,11 @@ SIGNATURES = {
 """As in unpack.cu: what each kernel takes."""
 
 
-def gpu(wrong: Callable[[np.ndarray], None] = lambda _: None) -> Gpu:
+def gpu(wrong: Callable[[np.ndarray], None] = lambda _: None) -> UnpackGpu:
     """The recorder's GPU over a stand-in for CuPy; `wrong` may change an output."""
     cupy = SimpleNamespace(asarray=np.asarray, zeros=np.zeros, asnumpy=np.array, wrong=wrong, elapsed=0.0)
     cupy.cuda = SimpleNamespace(
+        is_available=lambda: True,
         Device=lambda: SimpleNamespace(attributes={"MultiProcessorCount": SMS}),
         Event=lambda: SimpleNamespace(record=lambda: None, synchronize=lambda: None),
         get_elapsed_time=lambda _start, _stop: cupy.elapsed,
@@ -70,7 +71,7 @@ def gpu(wrong: Callable[[np.ndarray], None] = lambda _: None) -> Gpu:
     cupy.RawModule = lambda path: path and SimpleNamespace(get_function=lambda name: Kernel(cupy, name))
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "cupy", cupy)
-        return Gpu(Path("unpack.cubin"))
+        return UnpackGpu(b"cubin")
 
 
 def listing() -> dict[str, tuple[SassLine, ...]]:
@@ -146,8 +147,8 @@ def test_another_gpu_is_refused_by_its_name(h200):
 
 def test_a_machine_without_cupy_is_told_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
-    with pytest.raises(RecordingError, match=r"cupy.*install cupy-cuda13x"):
-        Gpu(Path("unpack.cubin"))
+    with pytest.raises(ToolchainError, match=r"cupy.*pip install -e \.\[gpu\]"):
+        UnpackGpu(b"cubin")
 
 
 def test_a_machine_without_nvidia_smi_is_told_what_is_missing(monkeypatch):
