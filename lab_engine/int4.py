@@ -15,6 +15,7 @@ from torch import Tensor
 from lab_engine.config import GROUP
 from lab_engine.errors import NanoqwenError
 from lab_engine.nanoqwen_file import LAYOUTS
+from lab_engine.threads import one_thread_of_two
 
 CODES_PER_WORD = 8
 BYTES_PER_WEIGHT = 0.5 + 2 / GROUP
@@ -41,6 +42,7 @@ def quantize_rows(weight: Tensor, method: str = "search") -> tuple[Tensor, Tenso
     return q.reshape(weight.shape), scales
 
 
+@one_thread_of_two()
 def quantize_groups(groups: Tensor, method: str = "search") -> tuple[Tensor, Tensor]:
     """Quantize groups of any size: floating (..., g) -> codes int8 (..., g) and scales float16 (...).
 
@@ -83,6 +85,7 @@ def dequantize(q: Tensor, scales: Tensor) -> Tensor:
     return groups.reshape(q.shape)
 
 
+@one_thread_of_two()
 def pack_words(q: Tensor, layout: str = "value_shuffle") -> Tensor:
     """Pack codes int8 (rows, k) in -8..7 into int32 bit patterns (rows, k // 8); see LAYOUTS.
 
