@@ -1,7 +1,8 @@
-"""The word in a browser without a kernel: read in both themes and widths, by mouse and by keyboard."""
+"""The word in a browser: read in both themes and widths, by mouse and by keyboard, and set from a kernel."""
 
 import pytest
 
+from tests.browser.lab_page import open_notebook, run_all, run_code, write_notebook
 from tools.static_page import NARROW, WIDE
 from widgets import WordUnpack
 
@@ -158,3 +159,19 @@ def test_presenting_keeps_the_picture_whole(show, low_contrast, word, light):
     assert box["y"] >= 0
     assert box["y"] + box["height"] <= 800
     assert not low_contrast(page)
+
+
+def test_a_learner_s_word_and_method_reach_the_picture_from_the_kernel(page, jupyter_lab):
+    write_notebook(jupyter_lab, "word.ipynb", ["from widgets import WordUnpack", "pg = WordUnpack()\npg", "other = 1"])
+    open_notebook(page, jupyter_lab, "word.ipynb")
+    assert run_all(page) == []
+    page.wait_for_selector(".nl-pic svg")
+    page.get_by_role("radio", name="unshifted pair").click()
+    run_code(page, "pg.word = 0x12345678")
+    page.wait_for_function("document.querySelector('.nl-state').innerText.endsWith('w2 1120, w3 1104')")
+    assert run_code(page, "print(pg.preset, pg.step, pg.word)") == "unshifted pair 2 0x12345678"
+    run_code(page, "pg.codes = [7] * 8\npg.method = 'prmt'\npg.step = 15")
+    page.wait_for_function("document.querySelector('.nl-state').innerText.includes('8 of 8 right')")
+    assert page.get_by_role("radio", checked=True).count() == 0
+    assert run_code(page, "print(repr(pg).splitlines()[0])") == sentence(page)
+    assert run_code(page, "pg.word = 1 << 32").startswith("TraitError: word is 4294967296, expected 32 bits")
