@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from lab_engine.errors import ToolchainError
 from lab_engine.ptx import Words
-from lab_engine.sass import SHORT_LOOP
+from lab_engine.sass import ARCH, SHORT_LOOP
 from lab_engine.unpack import WEIGHTS
 
 THREADS, BLOCKS_PER_SM = 1024, 2  # 2048 threads: all that an SM holds
@@ -39,17 +39,11 @@ class Loop:
 
 
 class UnpackGpu:
-    """The GPU of this machine with the kernels of unpack.cu in the machine code `cubin` (sass.compile_cubin)."""
+    """The GPU of this machine with the kernels of unpack.cu of the project, compiled by sass.compile_cubin."""
 
     def __init__(self, cubin: bytes) -> None:
-        """Load the kernels. Raises ToolchainError where CuPy or the GPU is missing."""
-        try:
-            import cupy
-        except ImportError as error:
-            raise ToolchainError(f"running the kernels: {error}; install it with pip install -e .[gpu]") from None
-        if not cupy.cuda.is_available():
-            raise ToolchainError("running the kernels: no NVIDIA GPU found")
-        self._cupy = cupy
+        """Load the kernels; cubin: for `gpu_arch()`. Raises ToolchainError where CuPy or the GPU is missing."""
+        self._cupy = cupy = _cupy()
         self._folder = tempfile.TemporaryDirectory()  # CuPy reads the file when a kernel is first asked for
         path = Path(self._folder.name) / "unpack.cubin"
         path.write_bytes(cubin)
@@ -90,6 +84,23 @@ class UnpackGpu:
 
     def _host(self, array: Any) -> NDArray[Any]:
         return np.asarray(self._cupy.asnumpy(array))
+
+
+def gpu_arch() -> str:
+    """What to compile for on this machine's GPU: sm_90a on Hopper, such as sm_75 on a T4. ToolchainError: no GPU."""
+    capability = str(_cupy().cuda.Device().compute_capability)
+    return ARCH if capability == "90" else f"sm_{capability}"
+
+
+def _cupy() -> Any:
+    """CuPy, on a machine where it finds a GPU."""
+    try:
+        import cupy
+    except ImportError as error:
+        raise ToolchainError(f"running the kernels: {error}; install it with pip install -e .[gpu]") from None
+    if not cupy.cuda.is_available():
+        raise ToolchainError("running the kernels: no NVIDIA GPU found")
+    return cupy
 
 
 def clocks_per_word(spans: NDArray[np.int64], words_per_block: int = WORDS_PER_BLOCK) -> float:

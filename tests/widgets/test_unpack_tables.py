@@ -1,0 +1,80 @@
+"""The tables of what an unpacking costs: recorded numbers, code compiled here, a machine with or without a GPU."""
+
+import sys
+
+import pytest
+
+from lab_engine.recordings import load_recording
+from lab_engine.unpack import unpack_all
+from widgets import unpack_tables
+from widgets.unpack_tables import code_here, gpu_here, instructions_table, kernel_source
+
+BANDWIDTH = 4.68e12
+
+
+@pytest.mark.parametrize("method", ["shift_mask", "lop3", "prmt", "prmt_bit3"])
+def test_the_source_is_one_function_with_its_comment(method):
+    text = kernel_source(method)
+    assert text.startswith("// ")
+    assert text.endswith("\n}")
+    assert text.count("__device__") == 1
+    assert f"void unpack_{method}(" in text
+
+
+def test_the_share_of_the_bandwidth_is_words_times_eight_over_what_memory_brings():
+    recording = load_recording("unpack")
+    row = {cells[0]: cells for cells in instructions_table(recording, BANDWIDTH).rows}["lop3"]
+    words = recording.data["timing"]["methods"]["lop3"]["words_per_second"]
+    assert row[1] == row[2] == f"{9 / 8:.3f}"
+    assert row[4] == f"{100 * 8 * words * 66 / 128 / BANDWIDTH:.0f} %"
+
+
+def test_only_lop3_keeps_up_with_the_memory_of_the_h200():
+    """The lab's text says so."""
+    shares = {
+        row[0]: int(str(row[4]).split()[0]) for row in instructions_table(load_recording("unpack"), BANDWIDTH).rows
+    }
+    assert [name for name, share in shares.items() if share >= 100] == ["lop3"]
+
+
+def test_without_cupy_the_gpu_table_says_why(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    table = gpu_here()
+    assert table.table.rows == ()
+    assert table.table.note.startswith("Not run: running the kernels: ")
+    assert "cupy" in table.table.note
+
+
+def test_without_a_compiler_the_code_table_says_why(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cuda.core", None)
+    table = code_here(load_recording("unpack"))
+    assert table.table.rows == ()
+    assert "compiling unpack.cu" in table.table.note
+
+
+@pytest.mark.parametrize(("spoilt", "answers"), [(None, {"yes"}), ("prmt", {"yes", "NO"})])
+def test_a_gpu_is_compared_with_the_emulator(monkeypatch, spoilt, answers):
+    class StandIn:
+        def __init__(self, cubin):
+            assert cubin == b"code for sm_75"
+
+        def unpack(self, words, method):
+            halves = unpack_all(words, method)
+            return -halves if method == spoilt else halves
+
+        def loop(self, _method):
+            return type("Loop", (), {"words_per_second": 1e12})
+
+    monkeypatch.setattr(unpack_tables, "gpu_arch", lambda: "sm_75")
+    monkeypatch.setattr(unpack_tables, "compile_cubin", lambda _, arch: f"code for {arch}".encode())
+    monkeypatch.setattr(unpack_tables, "UnpackGpu", StandIn)
+    table = gpu_here().table
+    assert {row[1] for row in table.rows} == answers
+    assert all(row[2] == "8.00" for row in table.rows)
+
+
+def test_the_texts_are_the_same_on_every_machine(monkeypatch):
+    here = repr(gpu_here()), repr(code_here(load_recording("unpack")))
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    monkeypatch.setitem(sys.modules, "cuda.core", None)
+    assert here == (repr(gpu_here()), repr(code_here(load_recording("unpack"))))
