@@ -70,7 +70,8 @@ function hereMarks(group, state, width, y, high, measure) {
   const at = error === null ? errorCurve.y : y(error);
   const words = error === null ? "refused" : `${percent(error, 1)}${error > high ? " ↑" : ""}`;
   const end = x - measure(words, "s b") - 8 > errorCurve.left;
-  const label = middle(x + (end ? -8 : 8), at + (at > CURVE_END - 18 ? -12 : 11), words, `${end ? "e " : ""}s b ink ca over`);
+  const above = at > CURVE_END - 18 || (state.step > group.best && at > errorCurve.y + 20); // off the curve and its least point
+  const label = middle(x + (end ? -8 : 8), at + (above ? -12 : 11), words, `${end ? "e " : ""}s b ink ca over`);
   return [line(x, at, x, CURVE_END, "sel dash"), circle(x, at, 4, "tag"), label];
 }
 

@@ -9,8 +9,9 @@
 // The model is the one place of the state. `save_changes` keeps one message in flight and lets a newer one replace
 // a waiting one; nothing here waits for an answer, so the picture also moves when the kernel is busy or gone.
 import { copyText, measurer, placeOf, say } from "./browser.js";
+import { listenToDragging } from "./drag.js";
 import { marksText, svgText } from "./marks.js";
-import { clampStep, codeLine, keyAction, leaving, neighbourPreset, newValues, pointIn, presetNamed, presetValues, stepAfter } from "./state.js";
+import { clampStep, codeLine, keyAction, leaving, neighbourPreset, newValues, presetNamed, presetValues, stepAfter } from "./state.js";
 import { icon, patternsHtml, sentenceHtml, shellHtml } from "./shell.js";
 import { Presenter } from "./present.js";
 
@@ -53,17 +54,9 @@ class View {
     this.root.addEventListener("click", (event) => this.onClick(event));
     this.root.addEventListener("keydown", (event) => this.onKey(event));
     this.root.addEventListener("input", () => { this.pause(); this.goTo(Number(this.parts.slider.value)); });
-    this.listenToDragging();
+    listenToDragging(this.parts.figure, this, (pointer) => this.drag(pointer));
     this.resized = new ResizeObserver(() => this.resize());
     this.resized.observe(this.parts.figure);
-  }
-
-  // The figure keeps the pointer, because a redraw replaces the mark under it.
-  listenToDragging() {
-    const { figure } = this.parts;
-    figure.addEventListener("pointerdown", (event) => this.startDragging(event));
-    figure.addEventListener("pointermove", (event) => this.drag(event));
-    ["pointerup", "pointercancel", "lostpointercapture"].forEach((name) => figure.addEventListener(name, (event) => this.stopDragging(event)));
   }
 
   close() {
@@ -215,31 +208,9 @@ class View {
     if (step !== undefined) this.goTo(step);
   }
 
-  startDragging(event) {
-    const name = event.target.closest("[data-drag]")?.dataset.drag;
-    if (!name || event.button !== 0 || this.dragged) return;
-    this.dragged = { pointer: event.pointerId, name, start: { ...this.pointOf(event), state: this.state } };
-    this.parts.figure.setPointerCapture(event.pointerId);
-    this.parts.figure.classList.add("nl-dragging");
-    this.drag(event);
-  }
-
-  drag(event) {
-    const { trace, state, width, measure, dragged } = this;
-    if (event.pointerId !== dragged?.pointer) return;
-    const { name, start } = dragged;
-    const values = this.picture.drag(trace, state, width, measure, { name, start, ...this.pointOf(event) });
+  drag(pointer) {
+    const values = this.picture.drag(this.trace, this.state, this.width, this.measure, pointer);
     if (values) this.setFromPicture(values);
-  }
-
-  stopDragging(event) {
-    if (event.pointerId !== this.dragged?.pointer) return;
-    this.dragged = null;
-    this.parts.figure.classList.remove("nl-dragging");
-  }
-
-  pointOf(event) {
-    return pointIn(this.parts.figure.querySelector("svg").getBoundingClientRect(), this.width, event.clientX, event.clientY);
   }
 
   onKey(event) {
