@@ -10,6 +10,7 @@ import pytest
 
 import widgets
 from tests.widgets.javascript_data import DATA_FILE, javascript_data
+from widgets.bokeh_chart import BokehChart
 from widgets.bundle import STATIC, bundle
 
 
@@ -27,10 +28,10 @@ def test_javascript_tests_read_the_data_of_today():
     assert json.loads(DATA_FILE.read_text()) == json.loads(json.dumps(javascript_data()))
 
 
-@pytest.mark.parametrize("name", widgets.__all__)
-def test_joined_module_of_every_playground_is_valid(node, tmp_path, name):
+@pytest.mark.parametrize("widget", [*(getattr(widgets, name) for name in widgets.__all__), BokehChart])
+def test_joined_module_of_every_widget_is_valid(node, tmp_path, widget):
     module = tmp_path / "joined.mjs"
-    module.write_text(getattr(widgets, name)._esm)
+    module.write_text(widget._esm)
     result = subprocess.run([node, "--check", module], check=False, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
 
@@ -65,4 +66,5 @@ def test_scripts_and_styles_name_no_address():
 def test_style_has_no_bare_colour_outside_the_tokens():
     """A fixed colour belongs to a theme; only the two token blocks and var() fallbacks may hold one."""
     rules = (STATIC / "nl.css").read_text().split("/* the shell of a playground */")[1]
+    rules += (STATIC / "bokeh_chart.css").read_text()
     assert not [line for line in rules.splitlines() if "#" in line]

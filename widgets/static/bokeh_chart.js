@@ -100,7 +100,7 @@ class ChartView {
 
   close() {
     this.theme.disconnect();
-    this.plot?.model.document?.clear();
+    this.plot?.owner.clear();
     this.view?.remove();
     this.root.remove();
   }
