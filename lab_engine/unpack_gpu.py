@@ -97,9 +97,9 @@ def _cupy() -> Any:
     try:
         import cupy
     except ImportError as error:
-        raise ToolchainError(f"running the kernels: {error}; install it with pip install -e .[gpu]") from None
+        raise ToolchainError(f"the kernels cannot run: {error}; install it with pip install -e .[gpu]") from None
     if not cupy.cuda.is_available():
-        raise ToolchainError("running the kernels: no NVIDIA GPU found")
+        raise ToolchainError("the kernels cannot run: no NVIDIA GPU found")
     return cupy
 
 

@@ -70,7 +70,7 @@ _NUMBER = re.compile(r"[<≤≥≈−–\d][\d.,  %×−–]*( [a-zµ]?[A-Za-z]{
 class Table:
     """A titled table of strings; a cell may be a Badge. `badge` holds for all rows, `note` says what to look at.
 
-    Columns whose cells are all numbers stand at the right.
+    Columns whose cells are all numbers stand at the right. Without rows only title, note and badge are shown.
     """
 
     title: str
@@ -89,7 +89,8 @@ class Table:
         widths = [max(map(len, column)) for column in zip(*grid, strict=True)]
         lines = ["  ".join(map(_padded, row, widths, self.numeric)).rstrip() for row in grid]
         rest = [badge_text(self.badge)] if self.badge else []
-        return "\n".join([self.title, *("  " + line for line in lines), *([self.note] if self.note else []), *rest])
+        shown = ["  " + line for line in lines] if self.rows else []
+        return "\n".join([self.title, *shown, *([self.note] if self.note else []), *rest])
 
     def _repr_html_(self) -> str:
         return f'<style>{STYLE}</style><div class="nl">{self.card()}</div>'
@@ -110,7 +111,7 @@ class Table:
         body = "".join(f"<tr>{''.join(f'<td{side}>{cell}</td>' for cell, side in row)}</tr>" for row in rows)
         note = f'<p class="n">{html.escape(self.note)}</p>' if self.note else ""
         badge = f'<p class="n">{badge_html(self.badge)}</p>' if self.badge else ""
-        table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>" if self.rows else ""
         return f'<div class="nl-card"><p class="t">{html.escape(self.title)}</p>{table}{note}{badge}</div>'
 
 

@@ -57,7 +57,7 @@ def table_in(png: bytes) -> Table | None:
 
 
 def _draw(table: Table) -> bytes:
-    grid = [table.columns, *(tuple(map(cell_text, row)) for row in table.rows)]
+    grid = [table.columns, *(tuple(map(cell_text, row)) for row in table.rows)] if table.rows else []
     widths = [max(_width(cell) for cell in column) for column in zip(*grid, strict=True)]
     feet = [line for line in (table.note, badge_text(table.badge) if table.badge else "") if line]
     inner = max(sum(widths) + GAP * (len(widths) - 1), *(_width(line, "s") for line in feet), _width(table.title))

@@ -13,16 +13,23 @@ from widgets.evidence import Table
 from widgets.live_table import LiveTable
 from widgets.machine import HERE
 from widgets.playground import Badge
+from widgets.source import Source
 
 RIGHT = ("shift_mask", "lop3", "prmt")
 _RUNS = 5
 
 
-def kernel_source(method: str) -> str:
+def kernel_source(method: str) -> Source:
     """The function of kernels/unpack.cuh that unpacks by this method, with the comment above it."""
     text = read_source(SOURCE)
     function = text.index(f"void unpack_{method}(")
-    return text[text.rindex("\n\n", 0, function) + 2 : text.index("\n}\n", function) + 2]
+    return Source(text[text.rindex("\n\n", 0, function) + 2 : text.index("\n}\n", function) + 2])
+
+
+def machine_code(recording: Recording, method: str) -> Source:
+    """The recorded SASS of the kernel that unpacks one word a thread, an address before each instruction."""
+    lines = recording.data["methods"][method]["sass"]
+    return Source("\n".join(f"{line['address']:04x}  {line['text']}" for line in lines))
 
 
 def instructions_table(recording: Recording, bandwidth: float) -> Table:
@@ -63,7 +70,7 @@ def code_here(recording: Recording) -> LiveTable:
         note = str(error)
     columns = ("way", "instructions a weight", "of a word of eight")
     text = "The machine code compiled here: in the picture"
-    return LiveTable(Table("The machine code, compiled here", columns, tuple(rows), HERE, note), text)
+    return LiveTable(Table("The machine code, compiled here", columns, tuple(rows), HERE if rows else None, note), text)
 
 
 def gpu_here() -> LiveTable:
@@ -77,7 +84,9 @@ def gpu_here() -> LiveTable:
             rate = statistics.median(gpu.loop(method).words_per_second for _ in range(_RUNS))
             rows.append((method, "yes" if same else "NO", f"{WEIGHTS * rate / 1e12:.2f}"))
     except NanoqwenError as error:
-        note = f"Not run: {error}"
+        note = f"Not run here: {error}"
     columns = ("way", "equal to the emulator", "10¹² weights a second")
     text = "The kernels on this machine's GPU: in the picture"
-    return LiveTable(Table("The kernels on this machine's GPU", columns, tuple(rows), HERE, note), text)
+    return LiveTable(
+        Table("The kernels on this machine's GPU", columns, tuple(rows), HERE if rows else None, note), text
+    )

@@ -61,3 +61,9 @@ def test_a_badge_may_stand_in_a_cell():
 def test_a_row_of_another_length_is_refused_by_name():
     with pytest.raises(ValueError, match="table 't': expected 2 cells in a row, found \\('1',\\)"):
         Table("t", ("x", "y"), (("1",),))
+
+
+def test_a_table_without_rows_is_its_title_and_its_note():
+    table = Table("Here", ("way", "rate"), (), note="Not run here.")
+    assert repr(table) == "Here\nNot run here."
+    assert "<table>" not in table.card()

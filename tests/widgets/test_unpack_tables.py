@@ -7,18 +7,27 @@ import pytest
 from lab_engine.recordings import load_recording
 from lab_engine.unpack import unpack_all
 from widgets import unpack_tables
-from widgets.unpack_tables import code_here, gpu_here, instructions_table, kernel_source
+from widgets.source import Source
+from widgets.unpack_tables import code_here, gpu_here, instructions_table, kernel_source, machine_code
 
 BANDWIDTH = 4.68e12
 
 
 @pytest.mark.parametrize("method", ["shift_mask", "lop3", "prmt", "prmt_bit3"])
 def test_the_source_is_one_function_with_its_comment(method):
-    text = kernel_source(method)
+    text = kernel_source(method).text
     assert text.startswith("// ")
     assert text.endswith("\n}")
     assert text.count("__device__") == 1
     assert f"void unpack_{method}(" in text
+
+
+def test_the_machine_code_holds_the_instructions_that_the_lab_names():
+    code = machine_code(load_recording("unpack"), "lop3")
+    found = [line.split()[1] for line in repr(code).splitlines()]
+    assert [found.count(op) for op in ("LOP3.LUT", "SHF.R.U32.HI", "HADD2", "HFMA2")] == [4, 1, 2, 2]
+    assert repr(code).startswith("0000  ")
+    assert "&lt;" in Source("a < b")._repr_html_()
 
 
 def test_the_share_of_the_bandwidth_is_words_times_eight_over_what_memory_brings():
@@ -41,7 +50,7 @@ def test_without_cupy_the_gpu_table_says_why(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
     table = gpu_here()
     assert table.table.rows == ()
-    assert table.table.note.startswith("Not run: running the kernels: ")
+    assert table.table.note.startswith("Not run here: the kernels cannot run: ")
     assert "cupy" in table.table.note
 
 

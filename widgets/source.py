@@ -1,0 +1,24 @@
+"""Source code or machine code as the output of a cell: long lines scroll instead of being broken."""
+
+import html
+from dataclasses import dataclass
+
+_STYLE = """
+.nl-source-text pre{font:12px/18px var(--jp-code-font-family,"DejaVu Sans Mono",monospace);white-space:pre;
+overflow-x:auto;color:var(--jp-ui-font-color1,#212121);background:var(--jp-cell-editor-background,#f5f5f5);
+border:1px solid var(--jp-border-color2,#e0e0e0);padding:8px;margin:0}
+""".strip()
+
+
+@dataclass(frozen=True, repr=False)
+class Source:
+    """Draws `text` as it is, line by line; prints as itself."""
+
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        pre = f'<pre tabindex="0">{html.escape(self.text)}</pre>'
+        return f'<style>{_STYLE}</style><div class="nl-source-text">{pre}</div>'
