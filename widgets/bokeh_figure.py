@@ -53,7 +53,7 @@ def bokeh_figure(chart: Chart) -> figure:
     )
     _style_axes(shown, chart)
     for reference in chart.references:
-        line = Span(location=reference.y, dimension="width", line_dash="dashed")
+        line = Span(location=reference.y, dimension="width", line_dash="dashed", level="underlay")
         shown.add_layout(_tokens(line, line_color="--nl-line"))
     _use_tools(shown, [_add_series(shown, chart, number, series) for number, series in enumerate(chart.series)])
     return shown

@@ -20,6 +20,8 @@ DASHES: tuple[Dash, ...] = ("solid", "dashed", "dotted", "dashdot", "solid", "da
 
 HEIGHT = 280
 TEXT_ROWS = 24
+PAD = 0.05
+"""The share of its values' span that an axis shows more at each end; twice that beside labels."""
 SPREAD = 0.8
 """The share of a category, or of the gap between two bars, that marks stand on."""
 
@@ -180,7 +182,8 @@ class Chart:
             return -0.5, len(self.x.categories) - 0.5
         wide = self.bar_width if any(series.kind == "bars" for series in self.series) else 0.0
         places = [x for series in self.places for x in series]
-        return _padded([min(places) - wide / 2, max(places) + wide / 2], self.x)
+        room = 2 * PAD if any(series.labels for series in self.series) else PAD
+        return _padded([min(places) - wide / 2, max(places) + wide / 2], self.x, room)
 
     @property
     def y_range(self) -> tuple[float, float]:
@@ -234,11 +237,11 @@ class Chart:
         return "  ".join(self.y.said(series.y[at]) + label[at] for at in here) or "–"
 
 
-def _padded(values: list[float], axis: Axis) -> tuple[float, float]:
-    """The smallest and largest value, and a twentieth more at both ends."""
+def _padded(values: list[float], axis: Axis, share: float = PAD) -> tuple[float, float]:
+    """The smallest and largest value, and a share of what lies between more at both ends."""
     low, high = min(values), max(values)
     if axis.log:
-        factor = (high / low) ** 0.05 if high > low else 2.0
+        factor = (high / low) ** share if high > low else 2.0
         return low / factor, high * factor
-    pad = 0.05 * (high - low) or 0.5
+    pad = share * (high - low) or 0.5
     return low - pad, high + pad

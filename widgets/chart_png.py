@@ -24,7 +24,7 @@ ROW = 24
 MARK = 5
 """px of a marker's radius."""
 LETTER = 0.62  # width of a DejaVu Sans letter over its size, a little more than the mean
-TICKS = 6
+TICKS = 8
 KEY = "nanoqwen-lab chart"
 
 LABEL = 9

@@ -42,7 +42,7 @@ def cost_chart(costs: Costs) -> BokehChart:
     )
     shipped = next(cost for cost in costs.rows if cost.variant.method == "search" and cost.variant.group == 128)
     state = f"shipped: search, group 128 · {shipped.bytes_per_weight:g} bytes a weight · KL {shipped.mean_kl:.4f}"
-    ask = "What buys more: smaller groups or a better scale? A label is how many weights share a scale."
+    ask = "What buys more: smaller groups or a better scale? Labels: the weights that share a scale."
     words = Words("What a weight's bytes buy", ask, state, Badge("computed", costs.badge_source))
     x, y = Axis("bytes a weight", digits=".7g"), Axis("logit KL, nats a token", digits=".4f", zero=True)
     return BokehChart(Chart(words, x, y, series, height=320))
