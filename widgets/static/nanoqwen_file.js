@@ -67,7 +67,7 @@ export function pathMarks(trace, state, width, measure) {
     }
     const shown = fit(name, width - x, measure, cls);
     const wide = measure(shown, cls);
-    const open = here || (at === 2 && !isMatrix(section)) ? {} : { set: { level }, title: `zoom to ${name}` };
+    const open = here || (at === 2 && !isMatrix(section)) ? {} : { set: { level } };
     marks.push(rect(x - 2, 0, wide + 4, 20, "hit", open), text(x, 14, shown, cls, open));
     if (here) marks.push(line(x, 20, x + wide, 20, "sel"));
     x += wide + 8;
@@ -143,7 +143,11 @@ function segments(trace, state) {
   const at = sectionAt(trace, state.section);
   const section = trace.sections[at];
   if (LEVELS.indexOf(state.level) > 1) {
-    return Array.from({ length: groupsOf(trace, section) }, (_, group) => ({ ...groupOf(trace, section, state.row, group), kind: "INT4", label: `group ${group}`, set: { group, level: group === state.group && state.level === "row" ? "group" : "row" }, chosen: group === state.group }));
+    const zoom = { level: state.level === "row" ? "group" : "row" };
+    return Array.from({ length: groupsOf(trace, section) }, (_, group) => {
+      const chosen = group === state.group;
+      return { ...groupOf(trace, section, state.row, group), kind: "INT4", label: `group ${group}`, set: chosen ? zoom : { group }, chosen };
+    });
   }
   const group = groupAt(trace, state);
   const [first, last] = state.level === "file" ? [group.first, group.last] : [at, at];
