@@ -184,4 +184,5 @@ def _draw_bars(canvas: Canvas, frame: _Frame, marks: Sequence[tuple[float, float
     zero = frame.floor if chart.y.log else frame.y(0.0)
     width = frame.x(chart.bar_width) - frame.x(0.0)
     for x, y in marks:
-        canvas.rect(x - width / 2, min(y, zero), width, abs(zero - y), f"{hue} fill")
+        left, right = x - width / 2, x + width / 2
+        canvas.polygon([(left, zero), (left, y), (right, y), (right, zero)], f"{hue} fill")
