@@ -75,10 +75,14 @@ def touch(path: Path, offset: int, length: int, read_ahead: bool = True) -> Touc
 
 @dataclass(frozen=True)
 class OpenTimes:
-    """Milliseconds from a path to a checked NanoqwenFile, and from there to the values of one row; medians."""
+    """Milliseconds from a path to a checked NanoqwenFile, and from there to the values of one row; medians.
+
+    disk_faults counts the page faults that waited for the disk in both together.
+    """
 
     open_ms: float
     row_ms: float
+    disk_faults: int
 
 
 def time_opening(path: Path, name: str, row: int, rounds: int = 5) -> tuple[OpenTimes, OpenTimes]:
@@ -96,17 +100,33 @@ def time_opening(path: Path, name: str, row: int, rounds: int = 5) -> tuple[Open
     return _medians(cold), _medians(warm)
 
 
-def _open_and_read(path: Path, name: str, row: int) -> tuple[float, float]:
-    start = time.perf_counter()
+def _open_and_read(path: Path, name: str, row: int) -> OpenTimes:
+    faults, start = _disk_faults(), time.perf_counter()
     file = NanoqwenFile(path)
     opened = time.perf_counter()
     file.array(name)[row].copy()
-    return 1e3 * (opened - start), 1e3 * (time.perf_counter() - opened)
+    end = time.perf_counter()
+    return OpenTimes(1e3 * (opened - start), 1e3 * (end - opened), _disk_faults() - faults)
 
 
-def _medians(times: list[tuple[float, float]]) -> OpenTimes:
-    opened, read = zip(*times, strict=True)
-    return OpenTimes(statistics.median(opened), statistics.median(read))
+def _disk_faults() -> int:
+    import resource  # Unix has it
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_majflt
+
+
+def _medians(times: list[OpenTimes]) -> OpenTimes:
+    return OpenTimes(
+        statistics.median(one.open_ms for one in times),
+        statistics.median(one.row_ms for one in times),
+        statistics.median_low(one.disk_faults for one in times),
+    )
+
+
+def count_cached(path: Path) -> tuple[int, int]:
+    """(pages of the file that are in the page cache, all its pages); NanoqwenError where this machine cannot tell."""
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) as mapping:
+        return len(_cached_pages(mapping)), -(-len(mapping) // mmap.PAGESIZE)
 
 
 @contextmanager
@@ -129,9 +149,7 @@ def _drop(path: Path) -> None:
     with path.open("rb") as file:
         os.fsync(file.fileno())
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) as mapping:
-            left = len(_cached_pages(mapping))
-    if left:
+    if left := count_cached(path)[0]:
         raise NanoqwenError(
             f"a cold file: not available here: {left} pages of {path} stay in memory; set TMPDIR to a folder on a disk"
         )

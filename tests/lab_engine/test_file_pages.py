@@ -52,11 +52,13 @@ def test_bytes_outside_the_file_are_refused(touched):
         touch(SHIPPED, 0, 0)
 
 
-def test_a_cold_file_opens_more_slowly_than_a_warm_one(touched):
+def test_a_cold_file_waits_for_the_disk_and_a_warm_one_does_not(touched):
+    """Times depend on the machine's load, faults do not."""
     touched(SHIPPED, 0, 1)
     cold, warm = time_opening(SHIPPED, GATE, 21, rounds=3)
-    assert cold.open_ms > warm.open_ms > 0
-    assert warm.row_ms > 0
+    assert cold.disk_faults >= 1
+    assert warm.disk_faults == 0
+    assert min(cold.open_ms, cold.row_ms, warm.open_ms, warm.row_ms) > 0
 
 
 def test_a_folder_in_memory_is_refused_with_what_to_do(touched, monkeypatch):

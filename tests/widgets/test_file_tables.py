@@ -41,7 +41,7 @@ def test_a_machine_that_cannot_count_pages_says_why_and_the_text_stays(monkeypat
 
 
 def test_opening_is_timed_cold_and_warm_and_on_a_file_of_the_7bs_size(monkeypatch):
-    times = OpenTimes(4.0, 0.05), OpenTimes(1.0, 0.0304)
+    times = OpenTimes(4.0, 0.05, disk_faults=2), OpenTimes(1.0, 0.0304, disk_faults=0)
     monkeypatch.setattr(widgets.file_tables, "time_opening", lambda *_: times)
     cold, warm, large = opening_table(PATH, GATE, 5).table.rows
     assert cold == ("tiny-coder.nanoqwen, 6.2 MB, cold", "4.00", "50")
