@@ -62,7 +62,7 @@ def _bars(picture: Picture) -> None:
     if picture.deep:
         own = scale_region(view.scales(picture.place.section), picture.place.row, picture.place.group)
         picture.rect(own.offset * scale - 1, BAR_Y - 2, 3, BAR_HIGH + 4, "c2 solid")
-        further = f"its scale lies {own.offset - picture.chosen.offset} bytes further on, on page {own.pages[0]}"
+        further = f"its scale: {own.offset - picture.chosen.offset} bytes further on, page {own.pages[0]}"
         picture.text(WIDTH, 103, further, "e s ink c2")
     marked = stretch if picture.place.level == "file" else picture.chosen
     wide = max(3, marked.length * scale)

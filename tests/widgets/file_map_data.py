@@ -40,6 +40,8 @@ def some_places(view: FileView) -> list[Place]:
     ):
         rows = {0, 1, 2, 3, 5, view.rows(name) - 1, chance.randrange(view.rows(name))}
         places += [Place("file", name, 0, 0, 0), *(Place("section", name, row, 0, 0) for row in sorted(rows))]
+    crossing = [(GATE, 21), (GATE, 874), ("model.layers.5.mlp.down_proj.weight", 9)]
+    places += [Place(level, name, row, 1, 63) for name, row in crossing for level in LEVELS]
     matrices = [name for name in view.names if view.matrix(name)]
     for level in LEVELS[1:] * 12:
         name = chance.choice(matrices)

@@ -14,6 +14,17 @@ export const sectionOf = (trace, state) => trace.sections[sectionAt(trace, state
 export const isMatrix = (section) => section.kind === "INT4";
 export const isHeader = (section) => section.kind === "header";
 export const groupsOf = (trace, section) => (isMatrix(section) ? section.shape[1] / trace.group : 1);
+export const counts = (trace, state) => {
+  const section = sectionOf(trace, state);
+  return { section: trace.sections.length, row: section.rows, group: groupsOf(trace, section), byte: GROUP_BYTES };
+};
+
+// Another section, with row and group as far as it has them.
+export function inSection(trace, state, name) {
+  const most = counts(trace, { ...state, section: name });
+  return { section: name, row: Math.min(state.row, most.row - 1), group: Math.min(state.group, most.group - 1) };
+}
+
 export const wholeOf = ({ offset, length, kind, name }) => region(offset, length, kind, name);
 export const afterSection = (trace, at) => trace.sections[at + 1]?.offset ?? trace.size;
 

@@ -3,7 +3,7 @@
 // trace = {bytes, size, page, group, preamble, layouts, stepPages, parts, sections: [{name, label, kind, offset, length, rows,
 // shape, step, entry, layout?, scales?}]}; widgets/nanoqwen_file_data.py makes it. The state is a level and the path on which it lies.
 import { fit, line, middle, move, path, rect, text } from "./marks.js";
-import { DUMP, LEVELS, PART, afterSection, chosenOf, dumpStart, groupOf, groupsOf, hexOf, isHeader, isMatrix, meaningOf, pageCount, pagesOf, pagesPerRow, region, rowOf, rowWords, scaleOf, sectionAt, sectionOf, sentenceOf, wholeOf } from "./nanoqwen_bytes.js";
+import { DUMP, LEVELS, PART, afterSection, chosenOf, counts, dumpStart, groupOf, groupsOf, hexOf, inSection, isHeader, isMatrix, meaningOf, pageCount, pagesOf, pagesPerRow, region, rowOf, rowWords, scaleOf, sectionAt, sectionOf, sentenceOf, wholeOf } from "./nanoqwen_bytes.js";
 import { byteLevel, fileLevel, groupLevel, headerLevel, hueOf, rowLevel, sectionLevel, shownPages } from "./nanoqwen_levels.js";
 import { playground } from "./kit.js";
 
@@ -23,23 +23,12 @@ export function mapLayout(width) {
 
 // ---- where the stepper stands and what it, a click and a key set ----
 
-const counts = (trace, state) => {
-  const section = sectionOf(trace, state);
-  return { section: trace.sections.length, row: section.rows, group: groupsOf(trace, section), byte: DUMP };
-};
-
 export const stepsOf = (trace, state) => counts(trace, state)[PART[state.level]];
 export const stepOf = (trace, state) => (state.level === "file" ? sectionAt(trace, state.section) : state[PART[state.level]]);
 
-// A section brings its row and group along, as far as it has them.
 export function valuesAt(trace, state, step) {
   const part = PART[state.level];
   return part === "section" ? inSection(trace, state, trace.sections[step].name) : { [part]: step };
-}
-
-export function inSection(trace, state, name) {
-  const most = counts(trace, { ...state, section: name });
-  return { section: name, row: Math.min(state.row, most.row - 1), group: Math.min(state.group, most.group - 1) };
 }
 
 // The level further in or out; null at the last one.
@@ -202,7 +191,7 @@ function caption(trace, state, width, measure) {
   const marks = [text(0, bar.caption, captionWords(trace, state), "s mu")];
   if (LEVELS.indexOf(state.level) > 1) {
     const scale = chosenScale(trace, state);
-    return [...marks, text(width, bar.caption, `its scale lies ${scale.offset - chosenOf(trace, state).offset} bytes further on, on page ${pagesOf(trace, scale)[0]}`, "e s ink c2")];
+    return [...marks, text(width, bar.caption, `its scale: ${scale.offset - chosenOf(trace, state).offset} bytes further on, page ${pagesOf(trace, scale)[0]}`, "e s ink c2")];
   }
   if (state.level !== "file") return marks;
   let x = width;
@@ -220,7 +209,7 @@ export function captionWords(trace, state) {
   const pages = pageCount(pagesOf(trace, stretch));
   const onPages = `on ${pages} page${pages > 1 ? "s" : ""}`;
   if (state.level === "file") return `${stretch.name}: ${stretch.length} bytes ${onPages}`;
-  if (LEVELS.indexOf(state.level) > 1) return `row ${state.row}: ${stretch.length} bytes ${onPages}${pages > 1 ? "; the thick line is the border" : ""}`;
+  if (LEVELS.indexOf(state.level) > 1) return `row ${state.row}: ${stretch.length} bytes ${onPages}${pages > 1 ? "; thick: the border" : ""}`;
   if (isHeader(section)) return `${section.length} bytes, then ${stretch.length - section.length} of padding, ${onPages}`;
   if (section.shape.length < 2) return `${section.rows} ${section.kind === "F32" ? "numbers of 4 bytes" : "bytes of text"} ${onPages}`;
   const pattern = pagesPerRow(trace, section.length / section.rows);

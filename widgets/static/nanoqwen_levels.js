@@ -1,7 +1,7 @@
 // The file map's own picture of each level: pages of the file, rows on pages, parts of the header, weights of a group, its
 // codes, the bits of a byte. Each is (trace, state, width, height, measure) → marks from the top left corner.
 import { line, middle, path, rect, significant, text } from "./marks.js";
-import { afterSection, byteMeaning, chosenOf, groupCodes, hexOf, isHeader, isMatrix, pageCount, pagesOf, pagesPerRow, region, rowOf, rowValue, scaleValue, sectionOf, signed, wholeOf } from "./nanoqwen_bytes.js";
+import { afterSection, byteMeaning, chosenOf, groupCodes, hexOf, inSection, isHeader, isMatrix, pageCount, pagesOf, pagesPerRow, region, rowOf, rowValue, scaleValue, sectionOf, signed, wholeOf } from "./nanoqwen_bytes.js";
 
 const WIDE_LEVEL = 760;
 const hues = { INT4: "c1", F16: "c2", F32: "c3" };
@@ -33,7 +33,7 @@ export function fileLevel(trace, state, width, height) {
   const cells = (run, cls, more) => pageRuns(run, grid).map(({ x, y, width: wide }) => rect(x, 24 + y, wide, grid.cell, cls, more));
   const marks = [text(0, 12, `The file's ${pages} pages of 4 KiB`, "b"), text(width, 12, `${pageCount(own)} in the selection · ${trace.stepPages} touched by a step: tinted`, "e s mu")];
   trace.sections.forEach((section) => {
-    const zoom = section.name === state.section ? { level: "section" } : { section: section.name };
+    const zoom = section.name === state.section ? { level: "section" } : inSection(trace, state, section.name);
     marks.push(...cells(pagesOf(trace, wholeOf(section)), section.step ? `${hueOf(section.kind)} fill` : "empty", { title: section.name, set: zoom }));
   });
   return [...marks, path(gridLines(pages, grid), "rule"), ...cells(own, "sel")];
@@ -106,7 +106,7 @@ function onPage(trace, state, on, measure) {
   const marks = stop < end ? [rect(on.x(stop), on.y, on.x(end) - on.x(stop), HIGH, "hatch", { title: "padding" })] : [];
   if (stop <= on.start) return marks;
   if (section.name === state.section) return [...marks, ...rowsOnPage(trace, state, section, on, measure)];
-  const set = { section: section.name, row: 0, group: 0 };
+  const set = inSection(trace, state, section.name);
   const [x, wide] = [on.x(offset), on.x(stop) - on.x(offset)];
   const label = measure(section.label, "s") + 16 < wide ? [middle(x + 8, on.y + HIGH / 2, section.label, "s mu", { set })] : [];
   return [...marks, rect(x, on.y, wide, HIGH, "empty dash", { title: section.name, set }), ...label];

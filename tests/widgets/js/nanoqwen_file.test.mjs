@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import view, { captionWords, countWords, drawFile, fileGroups, hexMarks, inSection, keyValues, mapLayout, pathMarks, stepOf, stepsOf, stretchOf, valuesAt, wrapped, zoomed } from "../../../widgets/static/nanoqwen_file.js";
-import { LEVELS, byteMeaning, chosenOf, dumpStart, groupCodes, halfFloat, meaningOf, pagesOf, pagesPerRow, sectionOf, sentenceOf } from "../../../widgets/static/nanoqwen_bytes.js";
+import view, { captionWords, countWords, drawFile, fileGroups, hexMarks, keyValues, mapLayout, pathMarks, stepOf, stepsOf, stretchOf, valuesAt, wrapped, zoomed } from "../../../widgets/static/nanoqwen_file.js";
+import { LEVELS, byteMeaning, chosenOf, dumpStart, groupCodes, halfFloat, inSection, meaningOf, pagesOf, pagesPerRow, sectionOf, sentenceOf } from "../../../widgets/static/nanoqwen_bytes.js";
 import { pageGrid, pageRuns, shownPages } from "../../../widgets/static/nanoqwen_levels.js";
 import { codeLine } from "../../../widgets/static/state.js";
 import { measure, overlap, textBox } from "./data.mjs";
