@@ -1,11 +1,12 @@
 """Recordings: measurements taken once on an H200, each with all one needs to judge it or to take it again.
 
 data/h200/NAME.json holds `name`, `provenance` and `data`; data/h200/README.md describes them, tools/record_h200.py
-writes them. What breaks one: a missing or unknown field, or a kernel whose source has changed since.
+writes them. What breaks one: a missing or unknown field, or a source that has changed since it was measured.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -13,18 +14,17 @@ from pathlib import Path
 from typing import Any
 
 from lab_engine import data_path
-from lab_engine.errors import NanoqwenError, RecordingError
-from lab_engine.kernels import source_hash
+from lab_engine.errors import RecordingError
 
-KERNELS = "lab_engine/kernels/"
+_ROOT = Path(__file__).resolve().parent.parent
 
 
 @dataclass(frozen=True)
 class Provenance:
     """Where a measurement comes from.
 
-    versions: package -> version; clocks_mhz: `sm` and `memory`, read under load; date: YYYY-MM-DD; kernels: path from
-    the project's folder -> SHA-256 of the source that was measured.
+    versions: package -> version; clocks_mhz: `sm` and `memory`, read under load; date: YYYY-MM-DD; sources: path from
+    the project's folder -> source_hash of the kernel that was measured, or of the code that did what was timed.
     """
 
     device: str
@@ -35,7 +35,7 @@ class Provenance:
     date: str
     command: str
     commit: str
-    kernels: dict[str, str]
+    sources: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,22 @@ _CLOCKS = {"sm": int, "memory": int}
 _JSON_WORDS = {str: "a string", dict: "an object", int: "a whole number"}
 
 
+def source_hash(source: str) -> str:
+    """SHA-256 of the text of a source file, in hexadecimal digits; RecordingError names one that is not there.
+
+    source: its path from the project's folder, such as "lab_engine/kernels/unpack.cuh".
+    """
+    path = (_ROOT / source).resolve()
+    if not path.is_relative_to(_ROOT) or not path.is_file():
+        raise RecordingError(f"source {source!r}: expected a file of the project, by its path from {_ROOT}")
+    return hashlib.sha256(path.read_text(encoding="utf-8").encode()).hexdigest()
+
+
 def load_recording(name: str) -> Recording:
     """The recording data/h200/NAME.json.
 
-    Raises RecordingError for a file that is not JSON, has a missing, unknown or empty field, or was made with another
-    source than the kernel has now; NanoqwenError where there is none of this name.
+    Raises RecordingError for a file that is not JSON, has a missing, unknown or empty field, or was made with other
+    sources than the project has now; NanoqwenError where there is none of this name.
     """
     path = data_path(f"h200/{name}.json")
     return parse_recording(path.read_text(encoding="utf-8"), path)
@@ -82,8 +93,8 @@ def parse_recording(text: str, path: Path) -> Recording:
         raise RecordingError(f"{path}: name is {content['name']!r}, expected {path.stem!r}")
     _check_fields(content["provenance"], _PROVENANCE, f"{path}: provenance")
     _check_fields(content["provenance"]["clocks_mhz"], _CLOCKS, f"{path}: provenance: clocks_mhz")
-    for kernel, recorded in content["provenance"]["kernels"].items():
-        _check_kernel(kernel, recorded, path)
+    for source, recorded in content["provenance"]["sources"].items():
+        _check_source(source, recorded, path)
     return Recording(content["name"], Provenance(**content["provenance"]), content["data"])
 
 
@@ -100,17 +111,14 @@ def _check_fields(found: Any, wanted: Mapping[str, type], where: str) -> None:
         raise RecordingError(f"{where}: unknown field {unknown[0]}; expected {', '.join(wanted)}")
 
 
-def _check_kernel(kernel: str, recorded: str, path: Path) -> None:
-    """Refuse a source that is not in lab_engine/kernels, or that is no longer what was measured."""
-    name = kernel.removeprefix(KERNELS)
-    if name == kernel or Path(name).name != name:
-        raise RecordingError(f"{path}: kernel {kernel!r}: expected a file of {KERNELS}")
+def _check_source(source: str, recorded: str, path: Path) -> None:
+    """Refuse a source that is not in the project, or that is no longer what was measured."""
     try:
-        current = source_hash(name)
-    except NanoqwenError as error:
+        current = source_hash(source)
+    except RecordingError as error:
         raise RecordingError(f"{path}: {error}") from None
     if current != recorded:
         raise RecordingError(
-            f"{path}: older than {kernel} (recorded source {recorded!s:.12}…, now {current:.12}…); "
+            f"{path}: older than {source} (recorded source {recorded!s:.12}…, now {current:.12}…); "
             f"run python3 -m tools.record_h200 {path.stem} on an H200"
         )

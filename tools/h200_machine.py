@@ -34,12 +34,25 @@ def clocks_mhz() -> dict[str, int]:
     return {"sm": int(sm), "memory": int(memory)}
 
 
-def cuda_version() -> str:
+def pcie_link() -> dict[str, str]:
+    """The link to the host at this moment, as nvidia-smi prints it; an idle one may have slowed down."""
+    generation, lanes = nvidia_smi("pcie.link.gen.current", "pcie.link.width.current")
+    return {"generation": generation, "lanes": lanes}
+
+
+def cupy_cuda() -> str:
     """The version of the CUDA runtime that CuPy uses, such as 13.0."""
     import cupy
 
     version = int(cupy.cuda.runtime.runtimeGetVersion())
     return f"{version // 1000}.{version % 1000 // 10}"
+
+
+def torch_cuda() -> str:
+    """The version of the CUDA runtime that PyTorch uses, such as 13.0."""
+    import torch
+
+    return str(torch.version.cuda)
 
 
 def installed_versions() -> dict[str, str]:

@@ -20,7 +20,7 @@ from lab_engine.unpack import METHODS, WEIGHTS, every_half_word, unpack_all
 from lab_engine.unpack_gpu import BLOCKS_PER_SM, ROUNDS, THREADS, Loop, UnpackGpu, clocks_per_word
 from tools import h200_machine
 
-SOURCES = ("unpack.cuh", "unpack.cu")
+SOURCES = ("lab_engine/kernels/unpack.cuh", "lab_engine/kernels/unpack.cu")
 
 TABLES = {
     "n < 8": (0xC5C6C7C8, 0xBCC0C2C4),

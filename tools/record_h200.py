@@ -2,8 +2,9 @@
 
     python3 -m tools.record_h200 [NAME…] --out FOLDER [--commit HASH]
 
-Writes FOLDER/NAME.json for each name (default: all). Run it in the project's folder; nothing has to be installed but
-NumPy, CuPy, cuda-core and cuobjdump. Without git there, --commit or NANOQWEN_COMMIT says which commit is measured.
+Writes FOLDER/NAME.json for each name (default: all). Run it in the project's folder. `unpack` needs NumPy, CuPy,
+cuda-core and cuobjdump; `copy` needs the project's packages, PyTorch with CUDA and 4 GB of disk. Without git there,
+--commit or NANOQWEN_COMMIT says which commit is measured.
 """
 
 from __future__ import annotations
@@ -20,20 +21,27 @@ from pathlib import Path
 from typing import Any
 
 from lab_engine.errors import NanoqwenError, RecordingError
-from lab_engine.kernels import source_hash
-from lab_engine.recordings import KERNELS, Provenance, Recording, parse_recording
-from tools import h200_machine, h200_unpack
+from lab_engine.recordings import Provenance, Recording, parse_recording, source_hash
+from tools import h200_copy, h200_machine, h200_unpack
 
 
 @dataclass(frozen=True)
 class Recorder:
-    """kernels: the sources that it measures; measure: returns the data, and the clocks in MHz under its load."""
+    """How one recording is taken.
 
-    kernels: tuple[str, ...]
+    sources: what it measures, by paths from the project's folder. measure: returns the data, and the clocks in MHz
+    under its load. cuda: the version of the CUDA runtime that it uses.
+    """
+
+    sources: tuple[str, ...]
     measure: Callable[[], tuple[dict[str, Any], dict[str, int]]]
+    cuda: Callable[[], str]
 
 
-RECORDERS = {"unpack": Recorder(h200_unpack.SOURCES, h200_unpack.record)}
+RECORDERS = {
+    "unpack": Recorder(h200_unpack.SOURCES, h200_unpack.record, h200_machine.cupy_cuda),
+    "copy": Recorder(h200_copy.SOURCES, h200_copy.record, h200_machine.torch_cuda),
+}
 
 
 def commit(given: str) -> str:
@@ -53,13 +61,13 @@ def provenance(name: str, clocks_mhz: dict[str, int], measured_commit: str) -> P
     return Provenance(
         device=device,
         driver=driver,
-        cuda=h200_machine.cuda_version(),
+        cuda=RECORDERS[name].cuda(),
         versions=h200_machine.installed_versions(),
         clocks_mhz=clocks_mhz,
         date=datetime.now(UTC).date().isoformat(),
         command=f"python3 -m tools.record_h200 {name}",
         commit=measured_commit,
-        kernels={f"{KERNELS}{source}": source_hash(source) for source in RECORDERS[name].kernels},
+        sources={source: source_hash(source) for source in RECORDERS[name].sources},
     )
 
 

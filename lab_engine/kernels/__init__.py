@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 from lab_engine.errors import NanoqwenError
@@ -18,8 +17,3 @@ def read_source(name: str) -> str:
     except OSError:
         known = ", ".join(sorted(path.name for path in FOLDER.glob("*.cu*")))
         raise NanoqwenError(f"kernel source {name!r}: not in {FOLDER}; expected one of {known}") from None
-
-
-def source_hash(name: str) -> str:
-    """SHA-256 of a source file in hexadecimal digits: what a recording says it was made with."""
-    return hashlib.sha256(read_source(name).encode()).hexdigest()

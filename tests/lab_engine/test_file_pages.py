@@ -8,7 +8,7 @@ import pytest
 
 from lab_engine import SHIPPED_MODEL, data_path
 from lab_engine.errors import NanoqwenError
-from lab_engine.file_pages import time_opening, touch
+from lab_engine.file_pages import count_cached, time_opening, touch
 
 SHIPPED = data_path(SHIPPED_MODEL)
 GATE = "model.layers.0.mlp.gate_proj.weight"
@@ -82,3 +82,9 @@ def test_another_system_is_refused_by_name(monkeypatch):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(NanoqwenError, match=r"absent\.nanoqwen: No such file"):
         touch(tmp_path / "absent.nanoqwen", 0, 1)
+
+
+def test_the_pages_of_a_file_that_was_just_read_are_counted(touched):
+    touched(SHIPPED, 0, 1)
+    SHIPPED.read_bytes()
+    assert count_cached(SHIPPED) == (1512, 1512)

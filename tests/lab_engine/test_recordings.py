@@ -1,4 +1,4 @@
-"""Recordings: one that says too little or is older than its kernel is refused; the shipped agree with the emulator."""
+"""Recordings: one that says too little or is older than its source is refused; the shipped agree with the emulator."""
 
 import hashlib
 import json
@@ -11,8 +11,7 @@ import pytest
 
 from lab_engine import data_path, ptx
 from lab_engine.errors import NanoqwenError, RecordingError
-from lab_engine.kernels import source_hash
-from lab_engine.recordings import Provenance, Recording, load_recording, parse_recording
+from lab_engine.recordings import Provenance, Recording, load_recording, parse_recording, source_hash
 from lab_engine.unpack import METHODS, every_half_word, unpack_all
 
 CUH = "lab_engine/kernels/unpack.cuh"
@@ -30,7 +29,7 @@ def example() -> dict[str, Any]:
         date="2026-12-01",
         command="python3 -m tools.record_h200 example",
         commit="0123456789abcdef",
-        kernels={CUH: source_hash("unpack.cuh")},
+        sources={CUH: source_hash(CUH)},
     )
     return asdict(Recording("example", provenance, {"value": 1}))
 
@@ -85,22 +84,29 @@ def test_an_unknown_field_is_refused():
 
 def test_a_field_of_another_type_is_refused():
     content = example()
-    content["provenance"]["kernels"] = [CUH]
-    refused(content, "kernels is .* expected an object")
+    content["provenance"]["sources"] = [CUH]
+    refused(content, "sources is .* expected an object")
     refused([1], "expected an object, found list")
 
 
-def test_a_recording_that_is_older_than_its_kernel_is_refused_with_the_command_that_renews_it():
+@pytest.mark.parametrize("source", [CUH, "lab_engine/device_copy.py"])
+def test_a_recording_that_is_older_than_its_source_is_refused_with_the_command_that_renews_it(source):
     content = example()
-    content["provenance"]["kernels"][CUH] = "0" * 64
-    refused(content, r"older than lab_engine/kernels/unpack\.cuh .*run python3 -m tools\.record_h200 example")
+    content["provenance"]["sources"][source] = "0" * 64
+    refused(content, f"older than {source} .*run python3 -m tools.record_h200 example")
 
 
-@pytest.mark.parametrize("kernel", ["lab_engine/kernels/gone.cu", "lab_engine/kernels/../unpack.py", "/etc/passwd"])
-def test_a_kernel_that_is_not_among_the_sources_is_refused(kernel):
+@pytest.mark.parametrize("source", ["lab_engine/kernels/gone.cu", "lab_engine", "../secrets", "/etc/passwd"])
+def test_a_source_that_is_no_file_of_the_project_is_refused(source):
     content = example()
-    content["provenance"]["kernels"] = {kernel: "0" * 64}
-    refused(content, "kernel")
+    content["provenance"]["sources"] = {source: "0" * 64}
+    refused(content, f"source '{source}': expected a file of the project")
+
+
+def test_a_source_is_hashed_as_sha256sum_does():
+    """Its bytes in a checkout with Unix line ends; others give the same."""
+    path = data_path("h200").parent.parent / CUH
+    assert source_hash(CUH) == hashlib.sha256(path.read_bytes().replace(b"\r\n", b"\n")).hexdigest()
 
 
 def test_a_recording_under_another_name_and_broken_json_are_refused():
@@ -118,7 +124,7 @@ def test_a_recording_that_is_not_there_is_named():
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_every_shipped_recording_is_complete_and_as_new_as_its_kernel(name):
+def test_every_shipped_recording_is_complete_and_as_new_as_its_sources(name):
     assert "H200" in load_recording(name).provenance.device
 
 

@@ -96,8 +96,7 @@ def h200(monkeypatch, data):
     """A machine that says it is an H200, in a checkout without git."""
     said = {"name": "NVIDIA H200", "driver_version": "580.1", "clocks.sm": "1980", "clocks.mem": "3201"}
     monkeypatch.setattr(h200_machine, "nvidia_smi", lambda *fields: [said[field] for field in fields])
-    monkeypatch.setattr(h200_machine, "cuda_version", lambda: "13.0")
-    recorder = record_h200.Recorder(h200_unpack.SOURCES, lambda: (data, h200_machine.clocks_mhz()))
+    recorder = record_h200.Recorder(h200_unpack.SOURCES, lambda: (data, h200_machine.clocks_mhz()), lambda: "13.0")
     monkeypatch.setattr(record_h200, "RECORDERS", {"unpack": recorder})
     monkeypatch.delenv("NANOQWEN_COMMIT", raising=False)
     return said
@@ -115,7 +114,7 @@ def test_a_recording_is_written_as_a_reader_wants_it(h200, monkeypatch, tmp_path
     recording = parse_recording(path.read_text(), path)
     assert recording.provenance.commit == "abcdef0123"
     assert recording.provenance.clocks_mhz == {"sm": 1980, "memory": 3201}
-    assert set(recording.provenance.kernels) == {f"lab_engine/kernels/unpack.cu{h}" for h in ("", "h")}
+    assert set(recording.provenance.sources) == {f"lab_engine/kernels/unpack.cu{h}" for h in ("", "h")}
     assert "numpy" in recording.provenance.versions
     assert str(tmp_path) not in recording.provenance.command
     assert json.loads(path.read_text())["data"]["methods"]["lop3"]["outputs"]["low"]["differences"] == 0
