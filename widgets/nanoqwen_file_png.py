@@ -23,6 +23,8 @@ from widgets.nanoqwen_levels_png import (
 from widgets.token_text import LETTER
 from widgets.words import span
 
+KINDS = {"INT4": "nibbles", "F16": "scales", "F32": "norms, biases", "JSON": "text", "padding": "padding"}
+
 
 def file_png(view: FileView, place: Place) -> bytes:
     """The level's picture between the path and the bytes with their meaning; all levels have one size."""
@@ -64,6 +66,8 @@ def _bars(picture: Picture) -> None:
         picture.rect(own.offset * scale - 1, BAR_Y - 2, 3, BAR_HIGH + 4, "c2 solid")
         further = f"its scale: {own.offset - picture.chosen.offset} bytes further on, page {own.pages[0]}"
         picture.text(WIDTH, 103, further, "e s ink c2")
+    if picture.place.level == "file":
+        _key(picture)
     marked = stretch if picture.place.level == "file" else picture.chosen
     wide = max(3, marked.length * scale)
     picture.rect(min(marked.offset * scale, WIDTH - wide), BAR_Y - 2, wide, BAR_HIGH + 4, "sel")
@@ -72,13 +76,31 @@ def _bars(picture: Picture) -> None:
 
 
 def _group_labels(picture: Picture, scale: float) -> None:
-    offset, free = picture.view.whole(picture.place.section).offset, 0.0
-    for group in picture.view.groups():
-        here, wide = group.offset <= offset < group.stop, len(group.name) * 7.0
+    """The chosen group's name in any case, another where it fits over its stretch and touches none."""
+    offset, groups = picture.view.whole(picture.place.section).offset, picture.view.groups()
+    own = next(group for group in groups if offset < group.stop)
+
+    def place(group: Region, classes: str) -> tuple[float, float]:
+        wide = text_width(group.name, classes)
         left = max(0, min(WIDTH - wide, (group.offset + group.length / 2) * scale - wide / 2))
-        if here or (group.length * scale > wide and left > free):
-            picture.text(left, 32, group.name, "s b" if here else "s mu")
-            free = left + wide + 6
+        return left, left + wide
+
+    first, last = place(own, "b")
+    picture.text(first, 32, own.name, "s b")
+    for group in groups:
+        left, right = place(group, "")
+        if group != own and group.length * scale > right - left and (right + 6 < first or left - 6 > last):
+            picture.text(left, 32, group.name, "s mu")
+
+
+def _key(picture: Picture) -> None:
+    """What the hues of the bars and of the pages mean."""
+    x = float(WIDTH)
+    for kind, words in reversed(KINDS.items()):
+        x -= text_width(words)
+        picture.text(x, 103, words, "s mu")
+        picture.rect(x - 14, 98, 10, 10, fill(kind))
+        x -= 26
 
 
 def _stretch(picture: Picture, stretch: Region) -> None:
