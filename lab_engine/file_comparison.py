@@ -12,7 +12,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -30,8 +30,8 @@ _PIECE_BYTES = 1 << 16
 class Cost:
     """What one way of reading took, in seconds and bytes.
 
-    num_bytes: of all files. open_seconds, row_seconds: medians. resident_bytes: what the process holds more after it
-    opened the files and read one row, pages of the files included. row: that row, as hexadecimal digits.
+    num_bytes: of the file. open_seconds, row_seconds: medians. resident_bytes: what the process holds more after it
+    opened the file and read one row, pages of the file included. row: that row, as hexadecimal digits.
     """
 
     way: str
@@ -67,74 +67,56 @@ def bytes_by_part(path: Path) -> dict[str, int]:
     return parts
 
 
-def measure(way: str, paths: Sequence[Path], tensor: str, row: int) -> Cost:
+def measure(way: str, path: Path, tensor: str, row: int) -> Cost:
     """Read row `row` of `tensor` in one of WAYS, in a new process."""
-    command = [sys.executable, "-m", "lab_engine.file_comparison", way, tensor, str(row), *map(str, paths)]
+    command = [sys.executable, "-m", "lab_engine.file_comparison", way, str(path), tensor, str(row)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return Cost(**json.loads(done.stdout))
 
 
-def _open_mapped(paths: Sequence[Path]) -> Any:
-    return NanoqwenFile(paths[0]).array
+def _open_mapped(path: Path) -> Any:
+    return NanoqwenFile(path).array
 
 
-def _open_lazily(paths: Sequence[Path], framework: str = "numpy") -> Any:
+def _open_lazily(path: Path) -> Any:
     from safetensors import safe_open
 
-    files: list[Any] = [safe_open(path, framework) for path in paths]
-    return lambda tensor: next(file for file in files if tensor in file.keys()).get_slice(tensor)  # noqa: SIM118
+    return safe_open(path, "numpy").get_slice
 
 
-def _open_torch(paths: Sequence[Path]) -> Any:
-    import torch
-
-    slice_of = _open_lazily(paths, "pt")
-    return lambda tensor: _Words(slice_of(tensor), torch.int16)  # NumPy has no bfloat16
-
-
-def _open_whole(paths: Sequence[Path]) -> Any:
+def _open_whole(path: Path) -> Any:
     from safetensors.numpy import load_file
 
-    return load_file(paths[0]).__getitem__
+    return load_file(path).__getitem__
 
 
-@dataclass(frozen=True)
-class _Words:
-    part: Any
-    dtype: Any
-
-    def __getitem__(self, row: int) -> Any:
-        return self.part[row].view(self.dtype).numpy()
-
-
-WAYS: dict[str, Callable[[Sequence[Path]], Any]] = {
+WAYS: dict[str, Callable[[Path], Any]] = {
     ".nanoqwen, mapped": _open_mapped,
     "safetensors, one row asked for": _open_lazily,
     "safetensors, all loaded": _open_whole,
-    "bf16 safetensors, one row asked for": _open_torch,
 }
-"""How files are opened; what comes back gives a tensor by its name, and that a row by its number."""
+"""How a file is opened; what comes back gives a tensor by its name, and that a row by its number. None needs torch."""
 
 
-def _measure_here(way: str, paths: Sequence[Path], tensor: str, row: int) -> Cost:
-    open_files, seconds = WAYS[way], []
-    content = open_files(paths)(tensor)[row].tobytes().hex()  # libraries load what they need at the first call
+def _measure_here(way: str, path: Path, tensor: str, row: int) -> Cost:
+    open_file, seconds = WAYS[way], []
+    content = open_file(path)(tensor)[row].tobytes().hex()  # libraries load what they need at the first call
     gc.collect()
     before = psutil.Process().memory_info().rss
-    held = open_files(paths)
+    held = open_file(path)
     first = held(tensor)[row]
     resident = psutil.Process().memory_info().rss - before
     del held, first
     for _ in range(_RUNS):
         start = time.perf_counter()
-        held = open_files(paths)
+        held = open_file(path)
         opened = time.perf_counter()
         held(tensor)[row].tobytes()
         seconds.append((opened - start, time.perf_counter() - opened))
     opening, reading = (statistics.median(column) for column in zip(*seconds, strict=True))
-    return Cost(way, sum(path.stat().st_size for path in paths), opening, reading, max(resident, 0), content)
+    return Cost(way, path.stat().st_size, opening, reading, max(resident, 0), content)
 
 
 if __name__ == "__main__":
-    name, wanted, at, *files = sys.argv[1:]
-    print(json.dumps(asdict(_measure_here(name, [Path(file) for file in files], wanted, int(at)))))
+    name, file, wanted, at = sys.argv[1:]
+    print(json.dumps(asdict(_measure_here(name, Path(file), wanted, int(at)))))

@@ -6,21 +6,24 @@ Their text/plain is the same everywhere. A machine that cannot measure something
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
 
 from lab_engine.bench.files import write_sparse_file
 from lab_engine.bench.models import QWEN_7B, byte_tokenizer
+from lab_engine.device_copy import WAYS, time_copies
 from lab_engine.errors import NanoqwenError
 from lab_engine.file_comparison import Cost
 from lab_engine.file_map import Region
 from lab_engine.file_pages import time_opening, touch
 from lab_engine.nanoqwen_file import NanoqwenFile
+from lab_engine.recordings import Recording
 from widgets.evidence import Table
 from widgets.live_table import LiveTable
 from widgets.machine import HERE
+from widgets.playground import Badge
 
 _RUNS = 5
 
@@ -90,40 +93,35 @@ def comparison_table(costs: Sequence[Cost]) -> LiveTable:
     )
     columns = ("file and way of reading", "MB", "open, ms", "first row, µs", "more memory, MB")
     note = "Memory after opening and one row, pages of the file included; each way in a process of its own."
-    text = "Two formats, four ways of reading, here: in the picture"
-    return LiveTable(Table("Two formats, four ways of reading, here", columns, rows, HERE, note), text)
+    text = "Two formats, three ways of reading, here: in the picture"
+    return LiveTable(Table("Two formats, three ways of reading, here", columns, rows, HERE, note), text)
 
 
-def device_copy_table(file: NanoqwenFile) -> LiveTable:
-    """How long the sections take to a GPU's memory, from the mapping and from pinned memory, where there is a GPU."""
-    sections = [torch.from_numpy(file.array(name)).reshape(-1).view(torch.uint8) for name in file.sections]
-    size, found = sum(section.nbytes for section in sections), torch.cuda.is_available()
-    seconds = _seconds_to_copy(sections) if found else dict.fromkeys((_MAPPED, _PINNED))
-    rows = tuple((name, f"{size / 1e6:.2f}", *_time_and_rate(size, taken)) for name, taken in seconds.items())
-    note = f"To {torch.cuda.get_device_name()}." if found else "Not measured: PyTorch finds no NVIDIA GPU here."
-    table = Table("The copy to the GPU here", ("from", "MB", "ms", "GB/s"), rows, HERE if found else None, note)
+def device_copy_table(path: Path) -> LiveTable:
+    """How long the file takes to this machine's GPU, in the ways of device_copy.py; without a GPU, why not."""
+    rows, badge = tuple((way, *["–"] * 4) for way in WAYS), None
+    try:
+        found = time_copies(path, _RUNS)
+        rows = tuple(_copy_row(copy.way, copy.num_bytes, copy.num_copies, 1e3 * copy.median_seconds) for copy in found)
+        badge, note = HERE, f"To {torch.cuda.get_device_name()}; the file is in the page cache."
+    except NanoqwenError as error:
+        note = f"Not measured: {error}."
+    table = Table("The copy to the GPU here", _COPY_COLUMNS, rows, badge, note)
     return LiveTable(table, "The copy to the GPU here: in the picture; it needs an NVIDIA GPU")
 
 
-_MAPPED, _PINNED = "the mapping, a copy a section", "pinned memory, one copy"
+def recorded_copy_table(recording: Recording) -> Table:
+    """The same copies on an H200, of a file in the shapes of the 7B."""
+    data = recording.data
+    rows = tuple(_copy_row(way, data["bytes"], one["copies"], one["ms"]) for way, one in data["ways"].items())
+    link = f"PCIe generation {data['pcie']['generation']} × {data['pcie']['lanes']}"
+    note = f"Medians of {data['repeats']}; {data['file']}, all of it in the page cache; {link}."
+    badge = Badge("recorded", recording.badge_source)
+    return Table("The copy to an H200", _COPY_COLUMNS, rows, badge, note)
 
 
-def _time_and_rate(size: int, seconds: float | None) -> tuple[str, str]:
-    return (f"{1e3 * seconds:.2f}", f"{size / seconds / 1e9:.1f}") if seconds else ("–", "–")
+_COPY_COLUMNS = ("from", "copies", "MB", "ms", "GB/s")
 
 
-def _seconds_to_copy(sections: Sequence[torch.Tensor]) -> dict[str, float | None]:
-    pinned = torch.cat(list(sections)).pin_memory()
-
-    def median_seconds(copy: Callable[[], object]) -> float:
-        seconds = []
-        for _ in range(_RUNS + 1):  # the first one also allocates
-            torch.cuda.synchronize()
-            start = time.perf_counter()
-            held = copy()
-            torch.cuda.synchronize()
-            seconds.append(time.perf_counter() - start)
-            del held
-        return statistics.median(seconds[1:])
-
-    return {_MAPPED: median_seconds(lambda: [one.cuda() for one in sections]), _PINNED: median_seconds(pinned.cuda)}
+def _copy_row(way: str, num_bytes: int, num_copies: int, ms: float) -> tuple[str, ...]:
+    return way, f"{num_copies:,}", f"{num_bytes / 1e6:,.2f}", f"{ms:.2f}", f"{num_bytes / ms / 1e6:.1f}"

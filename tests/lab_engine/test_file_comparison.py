@@ -3,9 +3,7 @@
 import json
 import struct
 
-import numpy as np
 import pytest
-from safetensors.torch import load_file
 
 from lab_engine import data_path
 from lab_engine.file_comparison import WAYS, bytes_by_part, measure, write_safetensors
@@ -24,9 +22,8 @@ def shipped():
 def costs(shipped, tmp_path_factory):
     """One measurement of each way on the shipped model."""
     copy = write_safetensors(shipped, tmp_path_factory.mktemp("copy") / "int4.safetensors")
-    original = sorted(data_path("tiny-coder").glob("*.safetensors"))
-    paths = dict(zip(WAYS, ([shipped.path], [copy], [copy], original), strict=True))
-    return paths, {way: measure(way, files, GATE, ROW) for way, files in paths.items()}
+    paths = dict(zip(WAYS, (shipped.path, copy, copy), strict=True))
+    return paths, {way: measure(way, path, GATE, ROW) for way, path in paths.items()}
 
 
 def test_the_copy_holds_every_tensor_of_the_file_bit_for_bit(shared_file, tmp_path):
@@ -61,21 +58,16 @@ def test_every_way_reads_the_row_that_was_asked_for(shipped, costs):
     section = shipped.sections[GATE]
     start = section.offset + ROW * section.shape[1] // 2
     assert rows[0] == rows[1] == rows[2] == shipped.path.read_bytes()[start : start + section.shape[1] // 2]
-    original = next(
-        load_file(path) for path in data_path("tiny-coder").glob("*.safetensors") if GATE in load_file(path)
-    )
-    bits = np.frombuffer(rows[3], np.uint16).astype(np.uint32) << 16
-    assert np.array_equal(bits.view(np.float32), original[GATE][ROW].float().numpy())
 
 
 def test_the_measurements_say_how_much_was_read(costs):
     paths, by_way = costs
     for way, cost in by_way.items():
         assert cost.way == way
-        assert cost.num_bytes == sum(path.stat().st_size for path in paths[way])
+        assert cost.num_bytes == paths[way].stat().st_size
         assert 0 < cost.row_seconds < 1
         assert 0 < cost.open_seconds < 1
-    mapped, lazy, whole, _ = by_way.values()
+    mapped, lazy, whole = by_way.values()
     assert whole.resident_bytes > 0.6 * whole.num_bytes
     assert mapped.resident_bytes < 0.2 * mapped.num_bytes
     assert lazy.resident_bytes < 0.2 * lazy.num_bytes

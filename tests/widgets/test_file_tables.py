@@ -1,13 +1,19 @@
 """What a file costs here, as tables whose text never changes; and the bar of a conversion."""
 
+import pytest
+
 import widgets.file_tables
 from lab_engine import SHIPPED_MODEL, data_path
+from lab_engine.bench.models import QWEN_7B
+from lab_engine.device_copy import WAYS, CopyTimes
 from lab_engine.errors import NanoqwenError
 from lab_engine.file_comparison import Cost
 from lab_engine.file_map import Region
 from lab_engine.file_pages import OpenTimes, TouchedPages
-from lab_engine.nanoqwen_file import NanoqwenFile
-from widgets.file_tables import comparison_table, device_copy_table, opening_table, pages_table
+from lab_engine.nanoqwen_file import section_length, tensor_shapes
+from lab_engine.recordings import load_recording
+from widgets.file_tables import comparison_table, device_copy_table, opening_table, pages_table, recorded_copy_table
+from widgets.playground import Badge
 from widgets.progress_bar import ProgressBar
 
 PATH = data_path(SHIPPED_MODEL)
@@ -76,27 +82,46 @@ def test_costs_are_shown_in_megabytes_milliseconds_and_microseconds():
 
 
 def test_the_copy_to_a_gpu_is_measured_where_there_is_one(monkeypatch):
-    copied = {}
-
-    def measure(sections):
-        copied["bytes"] = sum(section.nbytes for section in sections)
-        return {"the mapping": 0.002, "pinned memory": 0.001}
-
-    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    copies = (
+        CopyTimes("the mapping", 6_000_000, 102, (0.001, 0.002, 0.009)),
+        CopyTimes("pinned", 6_000_000, 1, (0.001,)),
+    )
     monkeypatch.setattr("torch.cuda.get_device_name", lambda: "a GPU")
-    monkeypatch.setattr(widgets.file_tables, "_seconds_to_copy", measure)
-    table = device_copy_table(NanoqwenFile(PATH))
-    assert table.table.rows == (("the mapping", "6.00", "2.00", "3.0"), ("pinned memory", "6.00", "1.00", "6.0"))
+    monkeypatch.setattr(widgets.file_tables, "time_copies", lambda path, _: copies if path == PATH else ())
+    table = device_copy_table(PATH)
+    assert table.table.rows == (("the mapping", "102", "6.00", "2.00", "3.0"), ("pinned", "1", "6.00", "1.00", "6.0"))
     assert table.table.badge.kind == "measured"
-    assert copied["bytes"] == 5_996_354  # all sections: the file less header and padding
+    assert table.table.note == "To a GPU; the file is in the page cache."
 
 
 def test_without_a_gpu_no_copy_is_said_to_be_measured(monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    table = device_copy_table(NanoqwenFile(PATH))
-    assert [row[2:] for row in table.table.rows] == [("–", "–")] * 2
+    table = device_copy_table(PATH)
+    assert [row[1:] for row in table.table.rows] == [("–", "–", "–", "–")] * 3
     assert table.table.badge is None
+    assert table.table.note == "Not measured: PyTorch finds no NVIDIA GPU here."
     assert repr(table) == "The copy to the GPU here: in the picture; it needs an NVIDIA GPU"
+
+
+def test_the_recorded_copy_is_shown_with_where_it_comes_from():
+    recording = load_recording("copy")
+    table = recorded_copy_table(recording)
+    assert table.badge == Badge("recorded", recording.badge_source)
+    for row, one in zip(table.rows, recording.data["ways"].values(), strict=True):
+        assert float(row[3]) == one["ms"]
+        assert float(row[4]) == pytest.approx(one["gb_per_second"], abs=0.06)
+    assert f"PCIe generation {recording.data['pcie']['generation']}" in table.note
+
+
+def test_pinned_memory_comes_near_the_link_and_a_mapping_takes_seven_times_as_long():
+    """What lab 02 says of the recording, in the 7B's shapes; a link of 64 GB/s."""
+    data = load_recording("copy").data
+    tensors = sum(section_length(*shape) for shape in tensor_shapes(QWEN_7B).values())
+    assert 0 <= data["bytes"] - tensors < 10_000  # the tokenizer of 256 bytes
+    opened, touched, pinned = (data["ways"][way]["ms"] for way in WAYS)
+    assert 1 < pinned / (data["bytes"] / 64e9 * 1e3) < 1.25
+    assert round(opened / pinned) == round(touched / pinned) == 7
+    assert opened - touched < data["ways"][WAYS[0]]["ms_spread"]
 
 
 def test_a_bar_moves_and_its_text_does_not():
