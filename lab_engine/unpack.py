@@ -24,12 +24,16 @@ REGISTERS = ("h0", "h1", "h2", "h3")
 
 @dataclass(frozen=True)
 class UnpackMethod:
-    """One way to unpack. layout: of the words it reads; instructions: its PTX, in the order of the source."""
+    """One way to unpack: the function unpack_NAME in the file `source` of kernels/.
+
+    layout: of the words it reads; instructions: its PTX, in the order of the source.
+    """
 
     name: str
     layout: str
     title: str
     instructions: tuple[Instruction, ...]
+    source: str
 
 
 @dataclass(frozen=True)
@@ -56,8 +60,9 @@ class UnpackTrace:
     halves: tuple[tuple[str, int, float], ...]
 
 
-def _method(name: str, layout: str, title: str) -> UnpackMethod:
-    return UnpackMethod(name, layout, title, ptx.parse_function(read_source(SOURCE), f"unpack_{name}"))
+def _method(name: str, layout: str, title: str, source: str = SOURCE) -> UnpackMethod:
+    instructions = ptx.parse_function(read_source(source), f"unpack_{name}")
+    return UnpackMethod(name, layout, title, instructions, source)
 
 
 METHODS: dict[str, UnpackMethod] = {
@@ -69,7 +74,10 @@ METHODS: dict[str, UnpackMethod] = {
         _method("prmt_bit3", "linear", "the mistake: prmt with bit 3 left in its selectors"),
     )
 }
-"""Every method by its name; all but prmt_bit3 are right."""
+"""Every method by its name; all but prmt_bit3 are right. A new one has a file of its own, as unpack.cuh is recorded."""
+
+COMPILED = tuple(name for name, method in METHODS.items() if method.source == SOURCE)
+"""The methods that kernels/unpack.cu runs on a GPU."""
 
 
 def unpack_all(words: Words, method: str) -> NDArray[np.float16]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from lab_engine.errors import ToolchainError
 from lab_engine.ptx import Words
 from lab_engine.sass import ARCH, SHORT_LOOP
-from lab_engine.unpack import WEIGHTS
+from lab_engine.unpack import COMPILED, WEIGHTS
 
 THREADS, BLOCKS_PER_SM = 1024, 2  # 2048 threads: all that an SM holds
 ROUNDS = 4096
@@ -44,10 +44,7 @@ class UnpackGpu:
     def __init__(self, cubin: bytes) -> None:
         """Load the kernels; cubin: for `gpu_arch()`. Raises ToolchainError where CuPy or the GPU is missing."""
         self._cupy = cupy = _cupy()
-        self._folder = tempfile.TemporaryDirectory()  # CuPy reads the file when a kernel is first asked for
-        path = Path(self._folder.name) / "unpack.cubin"
-        path.write_bytes(cubin)
-        self._module = cupy.RawModule(path=str(path))
+        self._kernels = _load(cupy, cubin)
         self._blocks = BLOCKS_PER_SM * cupy.cuda.Device().attributes["MultiProcessorCount"]
         self._words = cupy.asarray(np.arange(self._blocks * THREADS, dtype=np.uint32) * np.uint32(0x9E3779B9))
         self._spans = cupy.zeros((self._blocks, 3), np.int64)
@@ -75,15 +72,28 @@ class UnpackGpu:
 
     def start_loop(self, method: str) -> None:
         """Launch the loop and go on at once."""
-        kernel = self._module.get_function(f"loop{SHORT_LOOP}_{method}")
+        kernel = self._kernels[f"loop{SHORT_LOOP}_{method}"]
         kernel((self._blocks,), (THREADS,), (np.int32(ROUNDS), self._words, self._spans))
 
     def _each(self, name: str, count: int, *arguments: Any) -> None:
         """Run a kernel with one thread for each of `count` elements, its last argument."""
-        self._module.get_function(name)((-(-count // 256),), (256,), (*arguments, np.int32(count)))
+        self._kernels[name]((-(-count // 256),), (256,), (*arguments, np.int32(count)))
 
     def _host(self, array: Any) -> NDArray[Any]:
         return np.asarray(self._cupy.asnumpy(array))
+
+
+def _load(cupy: Any, cubin: bytes) -> dict[str, Any]:
+    """The kernels by name; CuPy reads a file, and only when a kernel is asked for."""
+    names = ["raw_prmt", *(f"{kind}_{method}" for kind in ("words", f"loop{SHORT_LOOP}") for method in COMPILED)]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "unpack.cubin"
+        path.write_bytes(cubin)
+        module = cupy.RawModule(path=str(path))
+        try:
+            return {name: module.get_function(name) for name in names}
+        except cupy.cuda.driver.CUDADriverError as error:
+            raise ToolchainError(f"the kernels cannot run: {error}; compile them for this GPU, {gpu_arch()}") from None
 
 
 def gpu_arch() -> str:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from lab_engine.device_copy import CopyTimes, time_copies
 from lab_engine.errors import RecordingError
-from lab_engine.file_pages import count_cached
 from tools import h200_machine
+
+if TYPE_CHECKING:
+    from lab_engine.device_copy import CopyTimes
 
 SOURCES = ("lab_engine/device_copy.py",)
 FILE = "random INT4 words in the shapes of Qwen2.5-Coder-7B"
@@ -21,7 +22,7 @@ REPEATS = 15
 
 def record() -> tuple[dict[str, Any], dict[str, int]]:
     """Take the recording on this machine: its data, and the clocks while copies run."""
-    from lab_engine.bench.models import QWEN_7B, write_random_file  # imports torch, which `unpack` does without
+    from lab_engine.bench.models import QWEN_7B, write_random_file
 
     h200_machine.check_device()
     with tempfile.TemporaryDirectory() as folder:
@@ -34,6 +35,9 @@ def record() -> tuple[dict[str, Any], dict[str, int]]:
 
 def measure(path: Path) -> dict[str, Any]:
     """Bytes, pages and times of one file; RecordingError unless all its pages are still in the page cache."""
+    from lab_engine.device_copy import time_copies  # imports xxhash, which `unpack` does without
+    from lab_engine.file_pages import count_cached
+
     found = time_copies(path, REPEATS)
     cached, pages = count_cached(path)
     if cached < pages:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from lab_engine import ptx, sass
 from lab_engine.errors import RecordingError
-from lab_engine.unpack import METHODS, WEIGHTS, every_half_word, unpack_all
+from lab_engine.unpack import COMPILED, METHODS, WEIGHTS, every_half_word, unpack_all
 from lab_engine.unpack_gpu import BLOCKS_PER_SM, ROUNDS, THREADS, Loop, UnpackGpu, clocks_per_word
 from tools import h200_machine
 
@@ -49,11 +49,11 @@ def record() -> tuple[dict[str, Any], dict[str, int]]:
 
 def measure(gpu: UnpackGpu, listing: dict[str, tuple[sass.SassLine, ...]]) -> dict[str, Any]:
     """Everything that the recording holds; RecordingError where the GPU and the emulator differ in one word."""
-    methods = {method: _outputs(gpu, method) | _code(listing, method) for method in METHODS}
+    methods = {method: _outputs(gpu, method) | _code(listing, method) for method in COMPILED}
     prmt = {name: _raw_prmt(gpu, *pair) for name, pair in TABLES.items()}
-    loops: dict[str, list[Loop]] = {method: [] for method in METHODS}
+    loops: dict[str, list[Loop]] = {method: [] for method in COMPILED}
     for repeat in range(REPEATS + 1):  # in turn, so that a clock that drifts reaches all of them
-        for method in METHODS:
+        for method in COMPILED:
             loop = gpu.loop(method)
             if repeat:  # the first warms up
                 loops[method].append(loop)
@@ -63,7 +63,7 @@ def measure(gpu: UnpackGpu, listing: dict[str, tuple[sass.SassLine, ...]]) -> di
         "words_per_thread": ROUNDS * sass.SHORT_LOOP,
         "repeats": REPEATS,
         "other_instructions_per_word": sass.XORS,
-        "methods": {method: _times(loops[method]) for method in METHODS},
+        "methods": {method: _times(loops[method]) for method in COMPILED},
     }
     return {"methods": methods, "prmt": prmt, "timing": timing}
 

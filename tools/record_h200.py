@@ -1,10 +1,10 @@
 """Take the measurements of data/h200 on an NVIDIA H200.
 
-    python3 -m tools.record_h200 [NAME…] --out FOLDER [--commit HASH]
+    python3 -m tools.record_h200 [NAME…] [--out FOLDER] [--commit HASH]
 
-Writes FOLDER/NAME.json for each name (default: all). Run it in the project's folder. `unpack` needs NumPy, CuPy,
-cuda-core and cuobjdump; `copy` needs the project's packages, PyTorch with CUDA and 4 GB of disk. Without git there,
---commit or NANOQWEN_COMMIT says which commit is measured.
+Writes FOLDER/NAME.json for each name (default: all, to data/h200). Run it in the project's folder. `unpack` needs
+NumPy, CuPy, cuda-core and cuobjdump; `copy` needs the project's packages, PyTorch with CUDA and 4 GB of disk.
+Without git there, --commit or NANOQWEN_COMMIT says which commit is measured.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def main() -> int:
     """Record what the command line names; one line for each file, and for what goes wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", default=list(RECORDERS), metavar="NAME", help=", ".join(RECORDERS))
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=Path("data/h200"), metavar="FOLDER")
     parser.add_argument("--commit", default="")
     arguments = parser.parse_args()
     try:

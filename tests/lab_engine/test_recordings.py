@@ -12,7 +12,7 @@ import pytest
 from lab_engine import data_path, ptx
 from lab_engine.errors import NanoqwenError, RecordingError
 from lab_engine.recordings import Provenance, Recording, load_recording, parse_recording, source_hash
-from lab_engine.unpack import METHODS, every_half_word, unpack_all
+from lab_engine.unpack import COMPILED, every_half_word, unpack_all
 
 CUH = "lab_engine/kernels/unpack.cuh"
 PATH = Path("data/h200/example.json")
@@ -131,7 +131,7 @@ def test_every_shipped_recording_is_complete_and_as_new_as_its_sources(name):
 @pytest.mark.skipif("unpack" not in FILES, reason="data/h200/unpack.json has not been recorded yet")
 def test_the_gpu_gave_what_the_emulator_gives():
     data = load_recording("unpack").data
-    assert set(data["methods"]) == set(METHODS)
+    assert set(data["methods"]) == set(COMPILED)
     for method, recorded in data["methods"].items():
         for half, words in zip(("low", "high"), np.split(every_half_word(), 2), strict=True):
             digest = hashlib.sha256(unpack_all(words, method).tobytes()).hexdigest()

@@ -10,7 +10,7 @@ from lab_engine import int4
 from lab_engine.errors import NanoqwenError
 from lab_engine.unpack import METHODS, every_half_word, trace_unpack, unpack_all
 
-RIGHT = ("shift_mask", "lop3", "prmt")
+RIGHT = tuple(name for name in METHODS if name != "prmt_bit3")
 TOY = (-7, -1, 0, 3, 5, -4, 2, 7)
 LINEAR, SHUFFLED = 0xFA4DB871, 0xF4B7AD81
 

@@ -1,6 +1,7 @@
 """The recorder, with a stand-in for the GPU: what it compares, what it computes from clocks, what it refuses."""
 
 import json
+import subprocess
 import sys
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -13,9 +14,10 @@ from lab_engine import ptx
 from lab_engine.errors import RecordingError, ToolchainError
 from lab_engine.recordings import parse_recording
 from lab_engine.sass import SassLine
-from lab_engine.unpack import METHODS, unpack_all
+from lab_engine.unpack import COMPILED, unpack_all
 from lab_engine.unpack_gpu import THREADS, UnpackGpu, clocks_per_word
 from tools import h200_machine, h200_unpack, record_h200
+from tools.bootstrap import ROOT
 from tools.h200_unpack import measure
 
 SMS = 3
@@ -67,6 +69,7 @@ def gpu(wrong: Callable[[np.ndarray], None] = lambda _: None) -> UnpackGpu:
         Device=lambda: SimpleNamespace(attributes={"MultiProcessorCount": SMS}),
         Event=lambda: SimpleNamespace(record=lambda: None, synchronize=lambda: None),
         get_elapsed_time=lambda _start, _stop: cupy.elapsed,
+        driver=SimpleNamespace(CUDADriverError=RuntimeError),
     )
     cupy.RawModule = lambda path: path and SimpleNamespace(get_function=lambda name: Kernel(cupy, name))
     with pytest.MonkeyPatch.context() as patch:
@@ -82,7 +85,7 @@ def listing() -> dict[str, tuple[SassLine, ...]]:
         return tuple(SassLine(16 * i, opcode, f"{opcode} R0, R0") for i, opcode in enumerate(opcodes))
 
     kinds = {"words": code(1), "loop16": code(16), "loop32": code(32)}
-    return {f"{kind}_{method}": lines for method in METHODS for kind, lines in kinds.items()}
+    return {f"{kind}_{method}": lines for method in COMPILED for kind, lines in kinds.items()}
 
 
 @pytest.fixture(scope="module")
@@ -148,6 +151,26 @@ def test_a_machine_without_cupy_is_told_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
     with pytest.raises(ToolchainError, match=r"cupy.*pip install -e \.\[gpu\]"):
         UnpackGpu(b"cubin")
+
+
+def test_code_for_another_gpu_is_refused_with_the_right_target(monkeypatch):
+    def refuse(_: str) -> None:
+        raise RuntimeError("no kernel image is available")
+
+    cupy = SimpleNamespace(RawModule=lambda path: path and SimpleNamespace(get_function=refuse))
+    device = SimpleNamespace(compute_capability="75")
+    cupy.cuda = SimpleNamespace(
+        is_available=lambda: True, Device=lambda: device, driver=SimpleNamespace(CUDADriverError=RuntimeError)
+    )
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    with pytest.raises(ToolchainError, match=r"no kernel image .*; compile them for this GPU, sm_75"):
+        UnpackGpu(b"cubin")
+
+
+def test_unpack_is_recorded_without_xxhash():
+    """Nothing has to be installed there that the GPU does not need."""
+    blocked = "import sys; sys.modules['xxhash'] = sys.modules['torch'] = None; import tools.record_h200"
+    assert subprocess.run([sys.executable, "-c", blocked], cwd=ROOT, check=False).returncode == 0
 
 
 def test_a_machine_without_nvidia_smi_is_told_what_is_missing(monkeypatch):

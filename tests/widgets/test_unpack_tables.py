@@ -8,7 +8,7 @@ from lab_engine.recordings import load_recording
 from lab_engine.unpack import unpack_all
 from widgets import unpack_tables
 from widgets.source import Source
-from widgets.unpack_tables import code_here, gpu_here, instructions_table, kernel_source, machine_code
+from widgets.unpack_tables import code_here, gpu_here, instructions_table, integer_room, kernel_source, machine_code
 
 BANDWIDTH = 4.68e12
 
@@ -35,15 +35,23 @@ def test_the_share_of_the_bandwidth_is_words_times_eight_over_what_memory_brings
     row = {cells[0]: cells for cells in instructions_table(recording, BANDWIDTH).rows}["lop3"]
     words = recording.data["timing"]["methods"]["lop3"]["words_per_second"]
     assert row[1] == row[2] == f"{9 / 8:.3f}"
-    assert row[4] == f"{100 * 8 * words * 66 / 128 / BANDWIDTH:.0f} %"
+    assert row[3] == f"{5 / 8:.3f}"  # HADD2 and HFMA2 are no integer instructions
+    assert row[5] == f"{100 * 8 * words * 66 / 128 / BANDWIDTH:.0f} %"
 
 
 def test_only_lop3_keeps_up_with_the_memory_of_the_h200():
     """The lab's text says so."""
     shares = {
-        row[0]: int(str(row[4]).split()[0]) for row in instructions_table(load_recording("unpack"), BANDWIDTH).rows
+        row[0]: int(str(row[5]).split()[0]) for row in instructions_table(load_recording("unpack"), BANDWIDTH).rows
     }
     assert [name for name, share in shares.items() if share >= 100] == ["lop3"]
+
+
+def test_the_room_for_integer_instructions_lies_between_lop3_and_prmt():
+    """132 SMs × 64 a clock × 1.98 GHz ÷ 9.08 × 10¹² weights a second."""
+    room = integer_room(load_recording("unpack"), BANDWIDTH)
+    assert room == pytest.approx(132 * 64 * 1.98e9 / (4.68e12 / (66 / 128)))
+    assert 5 / 8 < room < 15 / 8
 
 
 def test_without_cupy_the_gpu_table_says_why(monkeypatch):
