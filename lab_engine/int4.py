@@ -20,7 +20,9 @@ from lab_engine.threads import one_thread_of_two
 CODES_PER_WORD = 8
 BYTES_PER_WEIGHT = 0.5 + 2 / GROUP
 
-_METHODS = ("absmax7", "absmax8", "search")
+METHODS = ("absmax7", "absmax8", "search")
+"""How quantize_groups can choose scales."""
+
 _FP16_MAX = 65504.0
 _BLOCK_WEIGHTS = 1 << 20  # quantized at once: 4 MiB in float32, so that a block stays in the cache
 # Fractions of the two plain scales that the search tries besides 1. More change next to nothing (docs/int4_scales.md).
@@ -36,6 +38,7 @@ def quantize_rows(weight: Tensor, method: str = "search") -> tuple[Tensor, Tenso
     `search` (per group the candidate with the smallest squared error; exact where INT4 holds the group exactly).
     Raises NanoqwenError for k % 128, for NaN or inf, and for a scale over 65504.
     """
+    weight = _detached(weight)
     if weight.ndim != 2 or weight.shape[1] % GROUP or 0 in weight.shape:
         raise NanoqwenError(f"weight of shape {tuple(weight.shape)}: expected (rows, k) with k a multiple of {GROUP}")
     q, scales = quantize_groups(weight.reshape(weight.shape[0], -1, GROUP), method)
@@ -46,10 +49,11 @@ def quantize_rows(weight: Tensor, method: str = "search") -> tuple[Tensor, Tenso
 def quantize_groups(groups: Tensor, method: str = "search") -> tuple[Tensor, Tensor]:
     """Quantize groups of any size: floating (..., g) -> codes int8 (..., g) and scales float16 (...).
 
-    Methods and errors are those of quantize_rows; every leading dimension is free.
+    Methods are those of quantize_rows, and errors too; every leading dimension is free, g is at least 1.
     """
-    if method not in _METHODS:
-        raise NanoqwenError(f"method {method!r}: expected {', '.join(_METHODS[:-1])} or {_METHODS[-1]}")
+    if method not in METHODS:
+        raise NanoqwenError(f"method {method!r}: expected {', '.join(METHODS[:-1])} or {METHODS[-1]}")
+    groups = _groups(groups)
     flat = groups.reshape(-1, groups.shape[-1])
     q, scales = torch.empty(flat.shape, dtype=torch.int8), torch.empty(len(flat), dtype=torch.float16)
     size = max(_BLOCK_WEIGHTS // flat.shape[1], 1)
@@ -70,7 +74,8 @@ def round_to_scales(groups: Tensor, scales: Tensor) -> tuple[Tensor, Tensor]:
     The codes come from the scale that the file will hold, rounded to fp16; where that is 0 they are 0.
     Raises NanoqwenError for a scale over 65504.
     """
-    groups, stored = groups.float(), _as_stored(scales, groups)
+    groups = _groups(groups).float()
+    stored = _as_stored(scales.detach(), groups)
     return _levels(groups, stored, torch.empty_like(groups)).to(torch.int8), stored
 
 
@@ -140,6 +145,20 @@ def _order(layout: str) -> tuple[int, ...]:
     if layout not in LAYOUTS:
         raise NanoqwenError(f"nibble layout {layout!r}: expected one of {', '.join(LAYOUTS)}")
     return LAYOUTS[layout]
+
+
+def _detached(weights: Tensor) -> Tensor:
+    """The weights without autograd, which cannot follow results written into given memory."""
+    if not isinstance(weights, Tensor):
+        raise NanoqwenError(f"weights: found {type(weights).__name__}, expected a tensor")
+    return weights.detach()
+
+
+def _groups(groups: Tensor) -> Tensor:
+    groups = _detached(groups)
+    if not groups.ndim or not groups.shape[-1]:
+        raise NanoqwenError(f"groups of shape {tuple(groups.shape)}: expected (..., g) with g at least 1")
+    return groups
 
 
 def _as_stored(scales: Tensor, groups: Tensor) -> Tensor:

@@ -240,6 +240,44 @@ def test_a_shape_that_has_no_whole_groups_is_refused(shape):
         quantize_rows(torch.ones(shape))
 
 
+@pytest.mark.parametrize("groups", [torch.tensor(0.5), torch.ones(3, 0), torch.ones(0)], ids=["0-d", "(3, 0)", "(0,)"])
+@pytest.mark.parametrize("action", [quantize_groups, lambda groups: round_to_scales(groups, torch.ones(3))])
+def test_groups_without_a_weight_are_refused_with_their_shape(action, groups):
+    with pytest.raises(NanoqwenError) as error:
+        action(groups)
+    assert str(error.value) == f"groups of shape {tuple(groups.shape)}: expected (..., g) with g at least 1"
+
+
+@pytest.mark.parametrize(
+    "action", [quantize_rows, quantize_groups, lambda groups: round_to_scales(groups, torch.ones(1))]
+)
+def test_what_is_no_tensor_is_refused_by_its_type(action):
+    with pytest.raises(NanoqwenError, match=r"^weights: found list, expected a tensor$"):
+        action([[0.5] * 128])
+
+
+def test_no_groups_give_no_codes():
+    q, scales = quantize_groups(torch.ones(2, 0, 8))
+    assert (q.shape, scales.shape) == ((2, 0, 8), (2, 0))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_layer_s_own_weight_which_wants_a_gradient_is_quantized_as_its_values(method):
+    weight = torch.nn.Linear(128, 4).weight
+    assert weight.requires_grad
+    for found, expected in zip(quantize_rows(weight, method), quantize_rows(weight.detach(), method), strict=True):
+        assert torch.equal(found, expected)
+        assert not found.requires_grad
+
+
+def test_codes_for_given_scales_need_no_gradient_either():
+    weight = torch.nn.Linear(8, 2).weight
+    scales = weight.abs().amax(dim=-1) / 7
+    q, stored = round_to_scales(weight, scales)
+    assert torch.equal(q, round_to_scales(weight.detach(), scales.detach())[0])
+    assert not stored.requires_grad
+
+
 def test_an_unknown_method_is_refused():
     with pytest.raises(NanoqwenError, match="absmax9"):
         quantize_rows(torch.ones(1, 128), "absmax9")
