@@ -1,5 +1,8 @@
 """Threads: one of two while it lasts, and afterwards what it was."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 
@@ -28,6 +31,45 @@ def test_the_threads_come_back_after_a_refusal(threads):
     threads(2)
     with pytest.raises(NanoqwenError, match="NaN or inf"):
         quantize_groups(torch.full((1, 8), torch.nan))
+    assert torch.get_num_threads() == 2
+
+
+@pytest.mark.parametrize("given", [1, 2, 3])
+def test_threads_that_overlap_leave_the_number_to_themselves_and_to_new_threads(threads, given):
+    """The second begins while the first has one of two, and leaves after it."""
+    threads(given)
+    first_in, second_in, first_out = (threading.Event() for _ in range(3))
+
+    def first():
+        with one_thread_of_two():
+            first_in.set()
+            assert second_in.wait(10)
+            inside = torch.get_num_threads()
+        first_out.set()
+        return inside, torch.get_num_threads()
+
+    def second():
+        assert first_in.wait(10)
+        with one_thread_of_two():
+            second_in.set()
+            assert first_out.wait(10)
+            inside = torch.get_num_threads()
+        return inside, torch.get_num_threads()
+
+    with ThreadPoolExecutor(2) as pool:
+        found = [work.result(20) for work in (pool.submit(first), pool.submit(second))]
+    assert found == [(1 if given == 2 else given, given)] * 2
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(torch.get_num_threads).result(20) == given
+    assert torch.get_num_threads() == given
+
+
+def test_one_thread_of_two_within_itself_lasts_to_the_end(threads):
+    threads(2)
+    with one_thread_of_two():
+        with one_thread_of_two():
+            assert torch.get_num_threads() == 1
+        assert torch.get_num_threads() == 1
     assert torch.get_num_threads() == 2
 
 
