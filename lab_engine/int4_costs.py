@@ -19,7 +19,7 @@ from torch import Tensor
 from lab_engine import data_path
 from lab_engine.config import GROUP
 from lab_engine.errors import FileFormatError, NanoqwenError
-from lab_engine.int4 import plain_scale, quantize_groups, round_to_scales
+from lab_engine.int4 import quantize_groups
 from lab_engine.weights import WeightSource
 
 COSTS_FILE = "int4_costs.json"
@@ -131,24 +131,9 @@ def normal_error(method: str = "absmax7", group: int = GROUP) -> float:
 
     absmax7: 11.7 % in groups of 128, 10.8 % of 64, 9.7 % of 32; absmax8 in groups of 128: 10.3 %.
     """
-    groups = _normal_groups(group)
+    groups = torch.randn(8192, group, generator=torch.Generator().manual_seed(0)) * 0.02
     q, scales = quantize_groups(groups, method)
     return relative_error(groups, q.float() * scales.float().unsqueeze(-1))
-
-
-def normal_clip_error(clip: float, lowest: int = -7) -> float:
-    """The same for groups of 128 when only clip × max|w| becomes the code 7, and larger weights are cut off. Seeded.
-
-    With codes -7..7 the best clip is 0.87 (10.9 %). With the code -8 (lowest = -8) it is 0.82 (10.4 %): the negative
-    weights have a level more.
-    """
-    groups = _normal_groups(GROUP)
-    q, scales = round_to_scales(groups, clip * plain_scale(groups))
-    return relative_error(groups, q.float().clamp(min=lowest) * scales.float().unsqueeze(-1))
-
-
-def _normal_groups(group: int) -> Tensor:
-    return torch.randn(8192, group, generator=torch.Generator().manual_seed(0)) * 0.02
 
 
 @dataclass(frozen=True)
