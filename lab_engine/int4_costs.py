@@ -19,11 +19,12 @@ from torch import Tensor
 from lab_engine import data_path
 from lab_engine.config import GROUP
 from lab_engine.errors import FileFormatError, NanoqwenError
-from lab_engine.int4 import quantize_groups
+from lab_engine.int4 import METHODS, quantize_groups
 from lab_engine.weights import WeightSource
 
 COSTS_FILE = "int4_costs.json"
 MATRICES = ("q", "k", "v", "o", "gate", "up", "down")
+_METHODS = {4: METHODS, 8: ("absmax127",)}
 _SCALE_BYTES = 2
 
 
@@ -31,12 +32,21 @@ _SCALE_BYTES = 2
 class Variant:
     """One way to round a matrix: 4 bits by a method of quantize_groups, or 8 bits by `absmax127` (scale max|w|/127).
 
-    group: weights that share a scale; None for a whole row.
+    group: weights that share a scale; None for a whole row. Raises NanoqwenError for bits, a method of these bits, or a
+    group that there is not.
     """
 
     bits: int
     method: str
     group: int | None = GROUP
+
+    def __post_init__(self) -> None:
+        if self.bits not in _METHODS:
+            raise NanoqwenError(f"bits: found {self.bits!r}, expected 4 or 8")
+        if self.method not in (known := _METHODS[self.bits]):
+            raise NanoqwenError(f"method of INT{self.bits}: found {self.method!r}, expected {' or '.join(known)}")
+        if self.group is not None and (type(self.group) is not int or self.group < 1):
+            raise NanoqwenError(f"group: found {self.group!r}, expected a number of weights, or None for a whole row")
 
     @property
     def name(self) -> str:
@@ -51,13 +61,13 @@ class Variant:
     def apply(self, weight: Tensor) -> Tensor:
         """The weights that the codes stand for: floating (rows, k) -> float32 (rows, k).
 
-        Raises NanoqwenError where k is no multiple of the group, and as quantize_groups does.
+        Raises NanoqwenError where k is no multiple of the group, for NaN or inf, and for a scale over 65504.
         """
+        if weight.ndim != 2 or 0 in weight.shape or weight.shape[1] % (self.group or 1):
+            whole = f" with k a multiple of {self.group}" if self.group else ""
+            raise NanoqwenError(f"weight of shape {tuple(weight.shape)}: expected (rows, k){whole}")
         rows, k = weight.shape
-        group = self.group or k
-        if k % group:
-            raise NanoqwenError(f"weight of shape {(rows, k)}: expected (rows, k) with k a multiple of {group}")
-        groups = weight.float().reshape(rows, -1, group)
+        groups = weight.detach().float().reshape(rows, -1, self.group or k)
         q, scales = _int8_groups(groups) if self.bits == 8 else quantize_groups(groups, self.method)
         return (q.float() * scales.float().unsqueeze(-1)).reshape(rows, k)
 
@@ -73,6 +83,10 @@ VARIANTS = (
 def _int8_groups(groups: Tensor) -> tuple[Tensor, Tensor]:
     """Codes -127..127 for scales max|w| / 127, rounded to fp16 first."""
     scales = (groups.abs().amax(dim=-1) / 127).half()
+    if not torch.isfinite(scales).all():
+        raise NanoqwenError(
+            f"largest weight {float(groups.abs().max()):g}: found a scale that is no finite fp16 number"
+        )
     divisor = scales.float().unsqueeze(-1)
     q = (groups / torch.where(divisor == 0, torch.inf, divisor)).round().clamp(-127, 127)
     return q.to(torch.int8), scales

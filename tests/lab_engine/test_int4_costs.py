@@ -1,6 +1,7 @@
 """What INT4 costs: errors against float64 and theory, bytes counted by hand, and a stored table that is not stale."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -75,6 +76,39 @@ def test_int8_takes_a_byte_and_two_for_each_scale():
 def test_a_row_that_has_no_whole_groups_is_refused_with_its_shape():
     with pytest.raises(NanoqwenError, match=r"\(3, 96\): expected \(rows, k\) with k a multiple of 64"):
         Variant(4, "search", 64).apply(weights(3, 96))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((3, "search"), "bits: found 3, expected 4 or 8"),
+        (("4", "search"), "bits: found '4', expected 4 or 8"),
+        ((8, "search"), "method of INT8: found 'search', expected absmax127"),
+        ((4, "absmax127"), "method of INT4: found 'absmax127', expected absmax7 or absmax8 or search"),
+        ((4, "search", 0), "group: found 0, expected a number of weights, or None for a whole row"),
+        ((4, "search", -32), "group: found -32, expected a number of weights, or None for a whole row"),
+        ((4, "search", 12.8), "group: found 12.8, expected a number of weights, or None for a whole row"),
+    ],
+)
+def test_a_variant_that_there_is_not_is_refused_with_what_there_is(arguments, message):
+    with pytest.raises(NanoqwenError) as error:
+        Variant(*arguments)
+    assert str(error.value) == message
+
+
+@pytest.mark.parametrize("variant", [INT8, SEARCH], ids=lambda variant: variant.name)
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -1e38])
+def test_weights_that_no_scale_of_fp16_reaches_are_refused_whatever_the_bits(variant, bad):
+    weight = weights()
+    weight[1, 200] = bad
+    with pytest.raises(NanoqwenError, match=r"NaN or inf|65504|no finite fp16 number"):
+        variant.apply(weight)
+
+
+@pytest.mark.parametrize("shape", [(384,), (1, 2, 128), (0, 128), (2, 0)])
+def test_a_weight_that_is_no_matrix_is_refused_with_its_shape(shape):
+    with pytest.raises(NanoqwenError, match=rf"^weight of shape {re.escape(str(shape))}: expected \(rows, k\)$"):
+        Variant(8, "absmax127", None).apply(torch.ones(shape))
 
 
 def test_the_relative_error_is_rms_over_rms():
