@@ -46,13 +46,11 @@ def parse_header(data: bytes) -> tuple[int, dict[str, object]]:
 
 
 FIELDS = (("magic", 0, 8), ("version", 8, 12), ("header length", 12, 16), ("checksum", 16, 24))
-NAMES = {
-    "preamble": ("preamble", "magic", "version", "length", "checksum", "header"),
-    "header length": ("length", "header"),
-    "header": ("header", "length"),
-    "checksum of the header": ("checksum",),
-}
+NAMES = {"header length": {"length", "header"}, "header": {"header", "length"}, "checksum of the header": {"checksum"}}
 """Words of which a refusal must hold one, by the field of the solution's own refusal; others: the field itself."""
+PLACES = {"preamble", "header"}
+"""Words for where a field lies: any refusal may hold them. "Of length 8" says how long something is."""
+WORD = re.compile(r"(?<![a-z])(preamble|magic|version|(?<!of )length|checksum|header)")
 
 
 @dataclass(frozen=True)
@@ -74,7 +72,7 @@ def _with_refusals(function: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
 
 def _judge(args: Args, expected: Any, yours: Any) -> Mismatch | None:
     if isinstance(expected, Refusal):
-        return _judge_refusal(expected.message.partition(":")[0], yours)
+        return _judge_refusal(args[0], expected.message.partition(":")[0], yours)
     if isinstance(yours, Refusal):
         return Mismatch(f"refused a good file: FileFormatError: {yours.message}", hint=_hint(args[0], yours.message))
     if not isinstance(yours, tuple) or len(yours) != 2 or type(yours[0]) is not int or not isinstance(yours[1], dict):
@@ -89,12 +87,24 @@ def _judge(args: Args, expected: Any, yours: Any) -> Mismatch | None:
     return Mismatch(message, hint=_hint(args[0], f"version {yours[0]}") if part == 0 else "")
 
 
-def _judge_refusal(field: str, yours: Any) -> Mismatch | None:
+def _judge_refusal(data: bytes, field: str, yours: Any) -> Mismatch | None:
     if not isinstance(yours, Refusal):
         return Mismatch(f"accepted the file; expected a FileFormatError that names the {field}")
-    if any(name in yours.message.lower() for name in NAMES.get(field, (field,))):
-        return None
-    return Mismatch(f"the FileFormatError says `{yours.message}`; it does not name the {field}")
+    named = set(WORD.findall(yours.message.lower()))
+    right = _words_for_a_cut(data, named) if field == "preamble" else NAMES.get(field, {field})
+    others = named - right - PLACES
+    says = f"the FileFormatError says `{yours.message}`"
+    if not named & right:
+        return Mismatch(f"{says}; it does not name the {field}")
+    if others:
+        return Mismatch(f"{says}; it names the {' and the '.join(sorted(others))} too", hint=_ONE_FIELD)
+    return None
+
+
+def _words_for_a_cut(data: bytes, named: set[str]) -> set[str]:
+    """A cut preamble may be called by its name and what it holds, or by a field that is not whole."""
+    words = {name.split()[-1] for name, _, stop in FIELDS if stop > len(data) or "preamble" in named}
+    return words | PLACES
 
 
 def _hint(data: bytes, text: str) -> str:
@@ -141,6 +151,7 @@ _ORDER = "Little-endian, version first: the length is 4 bytes, the checksum of 8
 _ENDS = "The length says where the header ends: slice before you decode, parse or hash."
 _SHORT = "A FileFormatError that names the field, not an error of Python's: ask how many bytes are there, first."
 _UNKNOWN = "Refuse what you do not know, by a FileFormatError that names the version: only 1 is known."
+_ONE_FIELD = "Each check raises its own FileFormatError, which names the one field that is wrong."
 _LIMIT = "1 to 1 MiB, and before you slice: Python's slice hides a length that is too large."
 _CUT = "Python's slice is silent about bytes that are not there: compare len(text) with the length."
 _OTHER_FILE = "A FileFormatError that names the magic: this may be a file of another kind."

@@ -69,6 +69,31 @@ def refuses_everything(data):
     raise FileFormatError("magic, version, header length, checksum, preamble: wrong")
 
 
+def saying(**words):
+    """A right parser that says these words, {}: the value found, in place of the field's: preamble, magic, …"""
+
+    def parse(data):
+        try:
+            return parse_header(data)
+        except FileFormatError as error:
+            field, _, rest = str(error).partition(":")
+            found = rest.removeprefix(" found ").partition(", ")[0]
+            said = words.get(field.replace(" ", "_").removesuffix("_of_the_header"), f"{field}: {found}")
+            raise FileFormatError(said.format(found)) from None
+
+    return parse
+
+
+ALL_FIELDS = "bad preamble, magic, version, header length or checksum"
+
+
+def one_message_for_everything(data):
+    try:
+        return parse_header(data)
+    except FileFormatError:
+        raise FileFormatError(ALL_FIELDS) from None
+
+
 def without_names(data):
     try:
         return parse_header(data)
@@ -88,8 +113,8 @@ def asserts(data):
     return parse_header(data)
 
 
-JSON_PAST_THE_END = {"bytes after the header", "names outside ASCII"}
 REFUSED = {case.name for case in HEADER.cases[4:]}
+SHORT = {"no bytes", "7 bytes", "23 bytes"}
 BIG_ENDIAN, SIZES = "Little-endian", "the length is 4 bytes, the checksum"
 WRONG_HEADER = {
     "big-endian": (parse_with(">8sIIQ"), BIG_ENDIAN, None),
@@ -153,10 +178,31 @@ WRONG_HEADER = {
     "magic not compared": (parse_with(magic_=False), "A FileFormatError that names the magic", {"magic NANOQWEM"}),
     "ValueError": (parse_with(error=ValueError), "JSON can be valid and wrong", REFUSED),
     "assert": (asserts, "A FileFormatError that names the field", None),
+    "one message for everything": (
+        one_message_for_everything,
+        "names the one field that is wrong",
+        REFUSED - SHORT,  # a cut preamble may be said to hold all that
+    ),
+    "version and magic in one message": (
+        saying(magic="magic or version {}", version="magic or version {}"),
+        "names the one field that is wrong",
+        {"magic NANOQWEM", "version 0", "version 999"},
+    ),
+    "length and checksum in one message": (
+        saying(header_length="header length or checksum", header="header length or checksum"),
+        "names the one field that is wrong",
+        {"length 0", "length 2³² − 1", "a header of 1 MiB and a byte"}
+        | {"cut in the header", "the length is one too many"},
+    ),
+    "a cut preamble called a bad version": (
+        saying(preamble="version {}"),
+        "names the field, not an error of Python's",
+        {"23 bytes"},
+    ),
     "refusals without a name": (without_names, "JSON can be valid and wrong", REFUSED),
     "None for a bad file": (refuses_by_returning_none, "JSON can be valid and wrong", REFUSED),
     "the example's answer": (always_the_example, "The length says where", None),
-    "refuses everything": (refuses_everything, "Little-endian, version first", names(HEADER) - REFUSED),
+    "refuses everything": (refuses_everything, "Little-endian, version first", names(HEADER) - SHORT),
 }
 
 
@@ -213,7 +259,32 @@ def through_numpy(data):
     return version, json.loads(data[24 : 24 + length])
 
 
-@pytest.mark.parametrize("right", [parse_header, parse_with(), the_engines, by_hand, through_numpy])
+def field_by_field(data):
+    """Reads one field after the other, and says which one is cut."""
+    for name, stop in (("magic", 8), ("version", 12), ("length", 16), ("checksum", 24)):
+        if len(data) < stop:
+            raise FileFormatError(f"{name} is cut: the file ends at byte {len(data)}")
+    return parse_header(data)
+
+
+RIGHT_WORDS = [
+    saying(preamble="preamble: magic, version, header length and checksum have 24 bytes, found {}"),
+    saying(preamble="cut in the header after {}"),
+    saying(magic="preamble: bad magic {}", version="header version {} is unknown", checksum="CHECKSUM of the header"),
+    saying(magic="the header's magic is {}, a conversion failed", version="file_version={}"),
+    saying(header_length="header_length={}", header="header: {}, expected another length"),
+    saying(header_length="the header is too long or empty", header="length of the header: {}"),
+    saying(checksum="checksum of a header of length 8: {}", header="the preamble's length says more than {}"),
+]
+
+
+@pytest.mark.parametrize("right", RIGHT_WORDS)
+def test_a_refusal_may_name_its_field_in_any_words(right):
+    verdict = HEADER.check(right)
+    assert verdict.status == "passed", verdict
+
+
+@pytest.mark.parametrize("right", [parse_header, parse_with(), the_engines, by_hand, through_numpy, field_by_field])
 def test_a_right_parser_passes(right):
     verdict = HEADER.check(right)
     assert verdict.status == "passed", verdict
@@ -262,6 +333,7 @@ def test_a_header_of_another_form_is_refused_in_words(wrong, message):
     ("wrong", "message"),
     [
         (parse_with(checksum_=False), "accepted the file; expected a FileFormatError that names the checksum of the"),
+        (saying(magic="magic, version"), "the FileFormatError says `magic, version`; it names the version too"),
         (without_names, "the FileFormatError says `bad file`; it does not name the checksum of the header"),
         (parse_with(error=ValueError), "raised ValueError: wrong checksum, in line"),
     ],
