@@ -81,6 +81,8 @@ CASES = (
     Case("as many rows as columns", (20_480, (256, 256), 100), _BY_HAND),
     Case("row = rows", (8192, (64, 384), 64), _RANGE + "there are rows 0 to 63.", ("64",)),
     Case("row −1", (8192, (64, 384), -1), _RANGE + "−1 is the row before: another tensor's bytes.", ("-1",)),
+    Case("row = 3 × rows", (8192, (64, 384), 192), _RANGE + "any row from 64 on is not there.", ("192",)),
+    Case("row = −rows", (8192, (64, 384), -64), _RANGE + "no row is below 0.", ("-64",)),
 )
 
 

@@ -32,6 +32,18 @@ def negative_rows_accepted(offset, shape, row):
     return row_with(check=False)(offset, shape, row)
 
 
+def two_rows_refused(offset, shape, row):
+    if row in (shape[0], -1):
+        raise ValueError(f"row {row}")
+    return row_with(check=False)(offset, shape, row)
+
+
+def from_the_end(offset, shape, row):
+    if row >= shape[0] or row == -1:
+        raise ValueError(f"row {row}")
+    return row_with(check=False)(offset, shape, row)
+
+
 def index_error(offset, shape, row):
     return row_bytes(offset, shape, range(shape[0])[row])
 
@@ -42,7 +54,8 @@ def raises_index_error(offset, shape, row):
     return row_bytes(offset, shape, row)
 
 
-OUTSIDE = {"row = rows", "row −1"}
+BELOW = {"row −1", "row = −rows"}
+OUTSIDE = {"row = rows", "row = 3 × rows", *BELOW}
 INSIDE = names(ROWS) - OUTSIDE
 WRONG_ROWS = {
     "a byte a weight": (row_with(1, 1), "Two weights a byte", INSIDE),
@@ -56,7 +69,9 @@ WRONG_ROWS = {
     "inclusive stop": (row_with(last=1), "Half-open", INSIDE),
     "scales in between": (row_with(66, 128), "Scales are a section of their own", INSIDE),
     "no range check": (row_with(check=False), "a ValueError that names the row: there are rows 0 to 63", OUTSIDE),
-    "−1 accepted": (negative_rows_accepted, "−1 is the row before: another tensor's bytes", {"row −1"}),
+    "−1 accepted": (negative_rows_accepted, "−1 is the row before: another tensor's bytes", BELOW),
+    "only rows and −1 refused": (two_rows_refused, "any row from 64 on", {"row = 3 × rows", "row = −rows"}),
+    "counted from the end": (from_the_end, "no row is below 0", {"row = −rows"}),
     "Python's own index": (index_error, "a ValueError that names the row", OUTSIDE),
     "IndexError": (raises_index_error, "a ValueError that names the row", OUTSIDE),
     "length for stop": (row_with(length=True), "not (start, length)", INSIDE),
