@@ -155,7 +155,7 @@ class Cost:
     """What a variant costs the shipped model, against its 16-bit weights on held-out Python.
 
     relative_error of all matrices, matrix_error of the one that Costs names; mean_kl in nats a token; bits_per_byte
-    of the text; same_top: the share of tokens, 0 to 1, whose most likely successor stays the same.
+    of the text; top1_agreement: the share of tokens, 0 to 1, whose most likely successor stays the same.
     """
 
     variant: Variant
@@ -164,7 +164,7 @@ class Cost:
     matrix_error: float
     mean_kl: float
     bits_per_byte: float
-    same_top: float
+    top1_agreement: float
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
+from lab_engine.errors import NanoqwenError
 from lab_engine.reference import reference_logits
 from lab_engine.tokenizer import Tokenizer
 from lab_engine.weights import DenseSource, WeightSource
@@ -36,7 +37,10 @@ def windows(tokenizer: Tokenizer, text: str, length: int = 512) -> Iterator[list
 
 
 def measure(source: WeightSource, baseline: WeightSource, tokenizer: Tokenizer, text: str) -> Quality:
-    """Run a text through both sources in float32 (reference.py) and compare; the first token of a window is free."""
+    """Run a text through both sources in float32 (reference.py) and compare; the first token of a window is free.
+
+    Raises NanoqwenError for a text of fewer than two tokens.
+    """
     source, baseline = DenseSource(source), DenseSource(baseline)
     kl = nats = agree = 0.0
     tokens = num_bytes = 0
@@ -48,4 +52,8 @@ def measure(source: WeightSource, baseline: WeightSource, tokenizer: Tokenizer, 
         agree += float(log_p.argmax(dim=-1).eq(log_q.argmax(dim=-1)).sum())
         tokens += len(ids) - 1
         num_bytes += len(tokenizer.decode(ids[1:]).encode())
+    if not tokens:
+        raise NanoqwenError(
+            f"text: found {len(text)} characters, expected two tokens at least: one to predict the other"
+        )
     return Quality(kl / tokens, nats / math.log(2) / num_bytes, agree / tokens)

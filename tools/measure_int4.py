@@ -13,9 +13,10 @@ import argparse
 import hashlib
 import json
 import platform
+import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import date
 from pathlib import Path
@@ -26,11 +27,13 @@ from torch import Tensor
 
 from lab_engine import data_path
 from lab_engine.checkpoint import Checkpoint
+from lab_engine.errors import NanoqwenError
 from lab_engine.int4_costs import (
     COSTS_FILE,
     INT8,
     VARIANTS,
     Cost,
+    Costs,
     Variant,
     bytes_per_weight,
     relative_error,
@@ -55,12 +58,27 @@ Function = Callable[[str, Tensor], Tensor]
 def held_out_text() -> str:
     """The start of the held-out files: of each package the two that follow the median length, packages by name."""
     packages = defaultdict(list)
-    for file in load_held_out(CORPUS / "packed"):
-        packages[file.source].append(file.text)
+    try:
+        for file in load_held_out(CORPUS / "packed"):
+            packages[file.source].append(file.text)
+    except OSError as error:
+        raise NanoqwenError(
+            f"{error.filename}: {error.strerror}; make it with tools.tiny_corpus, or give --text"
+        ) from None
     texts = [
         text for name in sorted(packages) for text in sorted(packages[name], key=len)[len(packages[name]) // 2 :][:2]
     ]
     return "\n".join(texts).encode()[:TEXT_BYTES].decode(errors="ignore")
+
+
+def text_of(path: Path) -> str:
+    """The file's text; NanoqwenError where there is none."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise NanoqwenError(f"{path}: cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError:
+        raise NanoqwenError(f"{path}: is no UTF-8 text; expected Python source") from None
 
 
 def checkpoint_hash(folder: Path) -> str:
@@ -130,8 +148,8 @@ def print_choices(bench: Bench, known: Mapping[Variant, Cost]) -> Quality:
     print("|---|---|---|---|---|")
 
     def line(name: str, found: Quality | Cost, embedding: int) -> None:
-        same = found.same_top if isinstance(found, Cost) else found.top1_agreement
-        print(f"| {name} | {found.mean_kl:.4f} | {found.bits_per_byte:.4f} | {same:.1%} | {embedding:,} |", flush=True)
+        quality = f"{found.mean_kl:.4f} | {found.bits_per_byte:.4f} | {found.top1_agreement:.1%}"
+        print(f"| {name} | {quality} | {embedding:,} |", flush=True)
 
     line("16-bit weights (baseline)", baseline, 2 * rows * k)
     line("INT4, max/7", known[Variant(4, "absmax7")], SHIPPED.bytes_of(rows, k))
@@ -143,35 +161,45 @@ def print_choices(bench: Bench, known: Mapping[Variant, Cost]) -> Quality:
     return baseline
 
 
-def print_costs(costs: list[Cost]) -> None:
+def print_costs(costs: Sequence[Cost]) -> None:
     """The table of group sizes as Markdown."""
     print("\n| weights | bytes a weight | relative error | logit KL, nats a token | bits per byte | same top token |")
     print("|---|---|---|---|---|---|")
     for cost in costs:
-        quality = f"{cost.mean_kl:.4f} | {cost.bits_per_byte:.4f} | {cost.same_top:.1%}"
+        quality = f"{cost.mean_kl:.4f} | {cost.bits_per_byte:.4f} | {cost.top1_agreement:.1%}"
         print(f"| {cost.variant.name} | {cost.bytes_per_weight:.6g} | {cost.relative_error:.2%} | {quality} |")
 
 
-def main() -> None:
-    """Measure everything once."""
+def table_text(costs: Costs) -> str:
+    """What data/int4_costs.json holds: the table that int4_costs.load_costs reads."""
+    table = {
+        "provenance": costs.provenance,
+        "matrix": costs.matrix,
+        "baseline_bits_per_byte": costs.baseline,
+        "rows": [asdict(cost) for cost in costs.rows],
+    }
+    return json.dumps(table, indent=1) + "\n"
+
+
+def main() -> int:
+    """Measure everything once; one line for what goes wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--text", type=Path)
     path: Path | None = parser.parse_args().text
     start = time.monotonic()
-    bench = Bench(path.read_text(encoding="utf-8") if path else held_out_text())
-    costs = [bench.cost(variant) for variant in VARIANTS]
+    try:
+        bench = Bench(held_out_text() if path is None else text_of(path))
+        costs = tuple(bench.cost(variant) for variant in VARIANTS)
+    except NanoqwenError as error:
+        print(f"measure_int4: {error}", file=sys.stderr)
+        return 2
     baseline = print_choices(bench, {cost.variant: cost for cost in costs})
     print_costs(costs)
     if path is None:
-        table = {
-            "provenance": bench.provenance(time.monotonic() - start),
-            "matrix": MATRIX,
-            "baseline_bits_per_byte": baseline.bits_per_byte,
-            "rows": [asdict(cost) for cost in costs],
-        }
-        target = data_path(MODEL).with_name(COSTS_FILE)
-        target.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
+        found = Costs(costs, baseline.bits_per_byte, MATRIX, bench.provenance(time.monotonic() - start))
+        data_path(MODEL).with_name(COSTS_FILE).write_text(table_text(found), encoding="utf-8")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -53,7 +53,7 @@ def _cost_series(name: str, costs: Sequence[Cost]) -> Series:
     fields = {
         "relative error": tuple(f"{cost.relative_error:.2%}" for cost in costs),
         "bits per byte": tuple(f"{cost.bits_per_byte:.4f}" for cost in costs),
-        "same top token": tuple(f"{cost.same_top:.1%}" for cost in costs),
+        "same top token": tuple(f"{cost.top1_agreement:.1%}" for cost in costs),
     }
     x, y = tuple(cost.bytes_per_weight for cost in costs), tuple(cost.mean_kl for cost in costs)
     kind: Literal["path", "points"] = "path" if len(costs) > 1 else "points"

@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from lab_engine.errors import NanoqwenError
 from lab_engine.loading import open_source
 from lab_engine.quality import measure, windows
 from lab_engine.reference import reference_logits
@@ -29,6 +30,13 @@ def test_kl_bits_and_agreement_are_their_definitions(shared_checkpoint, shared_f
     assert quality.mean_kl > 0
     assert quality.bits_per_byte == pytest.approx(bits / len(tokenizer.decode(ids[1:]).encode()), rel=1e-5)
     assert quality.top1_agreement == pytest.approx(float((p.argmax(-1) == q.argmax(-1)).double().mean()))
+
+
+@pytest.mark.parametrize("text", ["", "a"])
+def test_a_text_with_nothing_to_predict_is_refused(shared_checkpoint, text):
+    source, tokenizer = open_source(shared_checkpoint)
+    with pytest.raises(NanoqwenError, match=rf"^text: found {len(text)} characters, expected two tokens at least"):
+        measure(source, source, tokenizer, text)
 
 
 def test_windows_cover_the_text_once_and_drop_a_single_last_token(shared_checkpoint):
