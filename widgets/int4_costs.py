@@ -3,20 +3,28 @@
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from lab_engine.int4_costs import MATRICES, Cost, Costs, MatrixError
+from lab_engine.int4_costs import MATRICES, Cost, Costs, MatrixError, Variant
 from widgets.bokeh_chart import BokehChart
 from widgets.chart_data import Axis, Chart, Reference, Series
 from widgets.playground import Badge
 from widgets.still import Words
 
+_METHODS = {"absmax7": "INT4 max/7", "absmax8": "INT4 max/8", "search": "INT4 search", "absmax127": "INT8"}
 
-def error_chart(errors: Mapping[str, Sequence[MatrixError]], normal: Mapping[str, float] | None = None) -> BokehChart:
+
+def error_chart(
+    errors: Mapping[Variant, Sequence[MatrixError]], normal: Mapping[Variant, float] | None = None
+) -> BokehChart:
     """The relative error of every matrix, from layer 0 at the left to the last at the right.
 
-    errors: name of a method -> what int4_costs.matrix_errors returned; normal: name -> error of normal weights.
+    errors: what int4_costs.matrix_errors returned for each variant, of different methods; normal: the error of normal
+    weights for some of them.
     """
-    series = tuple(_error_series(name, found) for name, found in errors.items())
-    references = tuple(Reference("normal weights", 100 * error) for error in (normal or {}).values())
+    series = tuple(_error_series(_METHODS[variant.method], found) for variant, found in errors.items())
+    references = tuple(
+        Reference(f"normal weights, {_METHODS[variant.method]}", 100 * error)
+        for variant, error in (normal or {}).items()
+    )
     worst = max((one for found in errors.values() for one in found), key=lambda one: one.error)
     place = "embed" if worst.layer is None else f"layer {worst.layer} {worst.matrix}"
     state = f"{len(next(iter(errors.values())))} matrices · largest error {worst.error:.1%}, {place}"
@@ -34,10 +42,9 @@ def _error_series(name: str, errors: Sequence[MatrixError]) -> Series:
 
 def cost_chart(costs: Costs) -> BokehChart:
     """Logit KL against bytes a weight: a path of group sizes for each INT4 method, and INT8."""
-    names = {"absmax7": "INT4 max/7", "search": "INT4 search", "absmax127": "INT8"}
     methods = dict.fromkeys(cost.variant.method for cost in costs.rows)
     series = tuple(
-        _cost_series(names[method], [cost for cost in costs.rows if cost.variant.method == method])
+        _cost_series(_METHODS[method], [cost for cost in costs.rows if cost.variant.method == method])
         for method in methods
     )
     shipped = next(cost for cost in costs.rows if cost.variant.method == "search" and cost.variant.group == 128)
@@ -57,4 +64,4 @@ def _cost_series(name: str, costs: Sequence[Cost]) -> Series:
     }
     x, y = tuple(cost.bytes_per_weight for cost in costs), tuple(cost.mean_kl for cost in costs)
     kind: Literal["path", "points"] = "path" if len(costs) > 1 else "points"
-    return Series(name, x, y, kind, sizes, "right" if name == "INT4 max/7" else "left", fields)
+    return Series(name, x, y, kind, sizes, "right" if name == _METHODS["absmax7"] else "left", fields)

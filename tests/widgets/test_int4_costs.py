@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from lab_engine.int4_costs import MATRICES, MatrixError, load_costs
+from lab_engine.int4_costs import MATRICES, MatrixError, Variant, load_costs
 from widgets.int4_costs import cost_chart, error_chart
 
 FOUND = [(0, "q", 0.117), (1, "q", 0.119), (0, "down", 0.121), (None, "embed", 0.118)]
@@ -14,17 +14,21 @@ SEARCH = tuple(MatrixError(one.layer, one.matrix, one.error - 0.02) for one in P
 
 @pytest.fixture(scope="module")
 def errors():
-    return error_chart({"max/7": PLAIN, "search": SEARCH}, {"max/7": 0.1174, "search": 0.0976})
+    return error_chart(
+        {Variant(4, "absmax7"): PLAIN, Variant(4, "search"): SEARCH},
+        {Variant(4, "absmax7"): 0.1174, Variant(4, "search"): 0.0976},
+    )
 
 
 def test_the_error_chart_has_a_point_for_every_matrix_and_names_the_worst(errors):
     assert repr(errors).splitlines() == [
         "Error by matrix and layer · relative error, %",
-        "  matrix         max/7      search",
-        "  q       11.70  11.90  9.70  9.90",
-        "  down           12.10       10.10",
-        "  embed          11.80        9.80",
-        "normal weights: 11.74, 9.76",
+        "  matrix    INT4 max/7  INT4 search",
+        "  q       11.70  11.90   9.70  9.90",
+        "  down           12.10        10.10",
+        "  embed          11.80         9.80",
+        "normal weights, INT4 max/7: 11.74",
+        "normal weights, INT4 search: 9.76",
         "4 matrices · largest error 12.1%, layer 0 down",
         "computed: the matrices of tiny-coder, in float64",
     ]
@@ -35,12 +39,12 @@ def test_layers_stand_from_left_to_right_and_the_hover_text_names_them(errors):
     assert first < 0 < second
     assert errors.chart.x.categories == (*MATRICES, "embed")
     said = [point["said"] for point in errors._spec["points"]]
-    assert said[1] == "max/7 · matrix: q · relative error, %: 11.90 · layer: 1"
+    assert said[1] == "INT4 max/7 · matrix: q · relative error, %: 11.90 · layer: 1"
     assert said[3].endswith("layer: shared")
 
 
 def test_the_worst_matrix_may_be_the_embedding():
-    chart = error_chart({"search": (MatrixError(0, "q", 0.1), MatrixError(None, "embed", 0.2))})
+    chart = error_chart({Variant(4, "search"): (MatrixError(0, "q", 0.1), MatrixError(None, "embed", 0.2))})
     assert "largest error 20.0%, embed" in repr(chart)
     assert "normal weights" not in repr(chart)
 
@@ -57,6 +61,12 @@ def test_the_cost_chart_has_every_row_of_the_table():
         "INT4 search",
         "INT8",
     ]
+
+
+def test_both_charts_call_a_method_by_the_same_name(errors):
+    variants = dict.fromkeys(Variant(cost.variant.bits, cost.variant.method) for cost in load_costs().rows)
+    every = error_chart(dict.fromkeys(variants, PLAIN)).chart
+    assert [series.name for series in every.series] == [series.name for series in cost_chart(load_costs()).chart.series]
 
 
 def test_the_cost_chart_s_labels_are_group_sizes_and_its_hover_text_has_all_costs():
