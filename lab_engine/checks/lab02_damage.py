@@ -96,9 +96,7 @@ def _judge(args: Args, _expected: Any, yours: Any) -> Mismatch | None:
         return Mismatch(_says(yours), hint=_RENEW)
     for damage in DAMAGES:
         if _reason(refusal_of(damage.apply(good))) == _reason(yours.refusal):
-            return Mismatch(
-                _says(yours), hint=f"That is one of the eight: {damage.name}. What else does the reader check?"
-            )
+            return Mismatch(_says(yours), hint=f"{_SAME_CHECK}: {damage.name}. What else does the reader check?")
     return None
 
 
@@ -138,6 +136,7 @@ _RENEW = (
     "Only the checksum caught it, as it catches any change of the header. `with_header` renews it, so that the reader "
     "must find what is wrong with the structure."
 )
+_SAME_CHECK = "The check that refuses one of the eight"
 _CONTENT = "Content is checked on request, since that reads everything. Damage the structure: what the header says."
 _PADDING = "Nobody reads padding. Damage what the header says, or where the file ends."
 _LEGAL = "Which promise of the header can you break? Offsets, shapes, names, the end of the file."
