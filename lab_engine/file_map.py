@@ -179,10 +179,14 @@ class ByteMeaning:
 
 
 def byte_meaning(file: NanoqwenFile, name: str, row: int, group: int, byte: int) -> ByteMeaning:
-    """What byte 0 to 63 of a group means. Two neighbours of the row share a byte only in the layout `linear`."""
+    """What byte 0 to 63 of a group means. Two neighbours of the row share a byte only in the layout `linear`.
+
+    Raises NanoqwenError for what is no matrix of the file, and for a row, group or byte that it does not have.
+    """
     _check("byte", byte, GROUP_BYTES, "a group")
-    section, scales = file.sections[name], file.sections[scales_name(name)]
+    section = file.section(name)
     start, at = group_region(section, row, group).offset, group * GROUP_BYTES + byte
+    scales = file.section(scales_name(name))
     row_bytes = file.array(name)[row].view(np.uint8)
     value, (scale,) = int(row_bytes[at]), struct.unpack("<e", file.array(scales.name)[row, group].tobytes())
     order = LAYOUTS[str(section.layout)]

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab_engine.errors import NanoqwenError
+from lab_engine.file_map import row_region
 from lab_engine.nanoqwen_file import NanoqwenFile
 
 _PRESENT = 1 << 63  # of an entry of /proc/self/pagemap; see Documentation/admin-guide/mm/pagemap.rst
@@ -48,18 +49,22 @@ class TouchedPages:
 def touch(path: Path, offset: int, length: int, read_ahead: bool = True) -> TouchedPages:
     """Read bytes of a cold copy of the file through a fresh mapping, and look which pages that brought.
 
-    read_ahead=False asks the kernel for none (MADV_RANDOM). NanoqwenError where this machine cannot tell.
+    read_ahead=False asks the kernel for none (MADV_RANDOM). NanoqwenError for bytes that the file does not have, and
+    where this machine cannot tell.
     """
     with _cold_copy(path) as copy, copy.open("rb") as file:
+        size = copy.stat().st_size
+        if offset < 0 or length < 1 or offset + length > size:
+            raise NanoqwenError(
+                f"bytes {offset} to {offset + length}: {path} has {size}, expected one of them at least"
+            )
         mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
         try:
             if not read_ahead:
                 mapping.madvise(mmap.MADV_RANDOM)
             start = time.perf_counter()
-            found = mapping[offset : offset + length]
+            _ = mapping[offset : offset + length]
             milliseconds = 1e3 * (time.perf_counter() - start)
-            if len(found) < length or not length:
-                raise NanoqwenError(f"bytes {offset} to {offset + length}: {path} has {len(mapping)}")
             page = mmap.PAGESIZE
             return TouchedPages(
                 page_bytes=page,
@@ -88,8 +93,10 @@ class OpenTimes:
 def time_opening(path: Path, name: str, row: int, rounds: int = 5) -> tuple[OpenTimes, OpenTimes]:
     """(cold, warm): open the file and read one row of a section, its pages dropped from the page cache or all there.
 
-    NanoqwenError where this machine cannot drop them.
+    NanoqwenError for a section or row that the file does not have, and where this machine cannot drop pages.
     """
+    _check_machine()
+    row_region(NanoqwenFile(path).section(name), row)
     cold, warm = [], []
     with _cold_copy(path) as copy:
         for _ in range(rounds):
@@ -125,15 +132,26 @@ def _medians(times: list[OpenTimes]) -> OpenTimes:
 
 def count_cached(path: Path) -> tuple[int, int]:
     """(pages of the file that are in the page cache, all its pages); NanoqwenError where this machine cannot tell."""
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) as mapping:
-        return len(_cached_pages(mapping)), -(-len(mapping) // mmap.PAGESIZE)
+    _check_machine()
+    try:
+        with path.open("rb") as file:
+            if not os.fstat(file.fileno()).st_size:  # nothing to map
+                return 0, 0
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) as mapping:
+                return len(_cached_pages(mapping)), -(-len(mapping) // mmap.PAGESIZE)
+    except OSError as error:
+        raise NanoqwenError(f"pages of a mapping: {path}: {error.strerror}") from None
+
+
+def _check_machine() -> None:
+    if sys.platform != "linux" or not _PAGEMAP.exists():
+        raise NanoqwenError(f"pages of a mapping: not available here: found {sys.platform}, expected Linux with /proc")
 
 
 @contextmanager
 def _cold_copy(path: Path) -> Iterator[Path]:
     """A copy of the file in the folder for temporary files, with none of its pages in the page cache."""
-    if sys.platform != "linux" or not _PAGEMAP.exists():
-        raise NanoqwenError(f"pages of a mapping: not available here: found {sys.platform}, expected Linux with /proc")
+    _check_machine()
     try:
         with tempfile.TemporaryDirectory() as folder:
             copy = Path(folder) / path.name
@@ -141,7 +159,8 @@ def _cold_copy(path: Path) -> Iterator[Path]:
             _drop(copy)
             yield copy
     except OSError as error:
-        raise NanoqwenError(f"pages of a mapping: {error.filename}: {error.strerror}") from None
+        where = error.filename or f"a copy of {path} in the folder for temporary files (TMPDIR)"  # fsync names none
+        raise NanoqwenError(f"pages of a mapping: {where}: {error.strerror}") from None
 
 
 def _drop(path: Path) -> None:

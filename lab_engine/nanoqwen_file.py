@@ -11,6 +11,7 @@ that reads everything. Sources: the GGUF and safetensors format descriptions, wh
 
 from __future__ import annotations
 
+import difflib
 import json
 import math
 import mmap
@@ -26,7 +27,7 @@ import numpy as np
 import xxhash
 
 from lab_engine.config import GROUP, ModelConfig
-from lab_engine.errors import ConfigError, FileFormatError
+from lab_engine.errors import ConfigError, FileFormatError, NanoqwenError
 
 MAGIC = b"NANOQWEN"
 VERSION = 1
@@ -130,9 +131,17 @@ class NanoqwenFile:
         except (FileFormatError, ConfigError) as error:
             raise FileFormatError(f"{path}: {error}") from None
 
+    def section(self, name: str) -> Section:
+        """The section of this name; NanoqwenError where the file has none."""
+        if name not in self.sections:
+            near = difflib.get_close_matches(name, self.sections, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise NanoqwenError(f"section {name!r}: {self.path.name} has none of this name{hint}")
+        return self.sections[name]
+
     def array(self, name: str) -> np.ndarray[Any, Any]:
         """The section as a view of the mapping: INT4 as int32 words (rows, k // 8), others in their shape."""
-        section = self.sections[name]
+        section = self.section(name)
         shape = section.shape
         if section.dtype == "INT4":
             shape = (*shape[:-1], shape[-1] // 8)

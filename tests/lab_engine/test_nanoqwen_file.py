@@ -14,7 +14,7 @@ import xxhash
 
 from lab_engine.config import ModelConfig
 from lab_engine.damaged_files import preamble_and_header
-from lab_engine.errors import FileFormatError
+from lab_engine.errors import FileFormatError, NanoqwenError
 from lab_engine.int4 import dequantize, quantize_rows, unpack_words
 from lab_engine.nanoqwen_file import (
     ALIGNMENT,
@@ -118,6 +118,15 @@ def test_writing_into_an_array_never_changes_the_file(shared_file, tmp_path):
     file = NanoqwenFile(path)
     file.array("model.norm.weight")[:] = 7.0
     assert path.read_bytes() == shared_file.read_bytes()
+
+
+def test_a_section_that_is_not_there_is_refused_with_the_nearest_name(shared_file):
+    file = NanoqwenFile(shared_file)
+    assert file.section(Q) is file.sections[Q]
+    with pytest.raises(NanoqwenError) as error:
+        file.array("model.layers.1.self_attn.q_proj.weigth")
+    found = f"'model.layers.1.self_attn.q_proj.weigth': {shared_file.name} has none of this name"
+    assert str(error.value) == f"section {found}; did you mean {Q}?"
 
 
 def test_opening_4_gib_neither_reads_nor_allocates_them(good, tmp_path):
