@@ -5,7 +5,7 @@ from torch import Tensor
 
 from lab_engine.checks.case import Args, Case
 from lab_engine.checks.exercise import Exercise
-from lab_engine.checks.quantized_groups import Compared, GroupJudge, weights_row
+from lab_engine.checks.quantized_groups import SMALLEST, Compared, GroupJudge, weights_row
 from lab_engine.checks.values import first_true
 from lab_engine.checks.verdict import Row
 
@@ -63,7 +63,11 @@ def _hint_for_scales(compared: Compared) -> str:
     return first_true(
         (bool((scales == 1).all()), _NO_SCALE),
         (exact.shape[1] > 1 and torch.equal(scales, scales[:, :1].expand_as(scales)), _ROW_SCALE),
-        (bool((scales[exact < 3e-8] > 0).any()), "The file must say 0: the scale of a group of zeros is 0."),
+        (bool((scales[exact == 0] > 0).any()), "The file must say 0: the scale of a group of zeros is 0."),
+        (
+            bool((scales[exact < SMALLEST / 2] > 0).any()),
+            "Round to nearest: below half of float16's smallest number is 0.",
+        ),
         (bool((ratio < 0).any()), "The sign belongs to the code: the scale is max |w| / 7."),
         (torch.allclose(scales, most_positive, rtol=2e-3, atol=1e-7), _ABSOLUTE),
         (bool(((ratio * 8 / 7 - 1).abs() < 0.01).all()), "The largest weight must be a level: max |w| / 7, not / 8."),

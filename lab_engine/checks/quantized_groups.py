@@ -15,6 +15,9 @@ from lab_engine.checks.case import Args, Mismatch
 from lab_engine.checks.values import describe, number, numbers_row, window, window_note
 from lab_engine.checks.verdict import Row
 
+SMALLEST = 2.0**-24
+"""float16's smallest number, and the unit of all numbers below 2**-14."""
+
 
 @dataclass(frozen=True)
 class Compared:
@@ -64,7 +67,8 @@ class GroupJudge:
         level = torch.where(step != 0, weight.double() / step, 0.0)
         exact = weight.double().reshape(*scales.shape, self.size).abs().amax(dim=-1) / self.limit
         codes_off = (codes.double() - level.clamp(-self.limit, self.limit)).abs() > 0.501
-        scales_off = ~((scales.double() - exact).abs() <= 3e-8 + 1e-3 * exact)
+        unit = torch.where(exact.to(torch.float16) == 0, SMALLEST / 2, SMALLEST)
+        scales_off = ~((scales.double() - exact).abs() <= unit + 1e-3 * exact)
         return Compared(weight, codes, scales, level, exact, codes_off, scales_off)
 
     def _wrong_form(self, expected: tuple[Tensor, Tensor], yours: Any) -> Mismatch | None:

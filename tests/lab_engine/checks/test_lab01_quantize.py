@@ -202,13 +202,37 @@ def the_engines(weight):
     return int4.quantize_rows(weight, "absmax7")
 
 
+def with_scales_rounded(up, nearest_zeros=True):
+    """The scales that lie below or above max |w| / 7, whatever is nearer; `nearest_zeros` are left as they are."""
+
+    def quantize(weight):
+        _, nearest = quantize_rows(weight)
+        exact = (weight.abs().reshape(len(weight), -1, 128).amax(-1) / 7).numpy()
+        scales = nearest.numpy()
+        with np.errstate(over="ignore"):  # of scales that the cases want refused
+            further = np.nextafter(scales, np.float16(np.inf if up else -np.inf))
+        rounded = np.where(scales < exact if up else scales > exact, further, scales)
+        scales = torch.from_numpy(np.where(scales == 0, scales, rounded) if nearest_zeros else rounded)
+        step = scales.double().repeat_interleave(128, 1)
+        return torch.where(step > 0, weight / step, 0.0).round().clamp(-7, 7).to(torch.int8), scales
+
+    return quantize
+
+
 RIGHT_QUANTIZE = [quantize_rows, quantize_with(), quantize_with(rounding=half_up), in_numpy, group_by_group]
+RIGHT_QUANTIZE += [with_scales_rounded(up=True), with_scales_rounded(up=False)]
 
 
 @pytest.mark.parametrize("right", RIGHT_QUANTIZE)
 def test_a_right_quantization_passes(right):
     verdict = QUANTIZE.check(right)
     assert verdict.status == "passed", verdict
+
+
+def test_a_scale_that_is_nearest_to_0_is_told_apart_from_that_of_a_group_of_zeros(failing_cases):
+    wrong = with_scales_rounded(up=True, nearest_zeros=False)
+    assert failing_cases(QUANTIZE, wrong) == {"a group of ±1e-7"}
+    assert "below half of float16's smallest number" in QUANTIZE.check(wrong).hint
 
 
 def test_quantize_rows_is_a_loop_over_groups_and_equals_the_engines():

@@ -104,7 +104,10 @@ NOT_NINTH = {
     "nothing left": (lambda _: b"", "one of the eight: cut at 23 bytes"),
     "another magic": (lambda data: b"GGUF" + data[4:], "one of the eight: magic NANOQWEM"),
     "version 0": (lambda data: data[:8] + bytes(4) + data[12:], "one of the eight: version 999"),
-    "length 0": (lambda data: data[:12] + bytes(4) + data[16:], "The check that refuses one of the eight: header of 4 GiB"),
+    "length 0": (
+        lambda data: data[:12] + bytes(4) + data[16:],
+        "The check that refuses one of the eight: header of 4 GiB",
+    ),
     "the last page cut": (lambda data: data[:-1000], "one of the eight: section past the end"),
     "another overlap": (
         with_section("model.embed_tokens.scales", offset=4096),
