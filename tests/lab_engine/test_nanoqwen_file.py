@@ -4,6 +4,9 @@ import copy
 import json
 import os
 import shutil
+import signal
+import subprocess
+import sys
 import time
 import tracemalloc
 
@@ -151,6 +154,40 @@ def test_opening_4_gib_neither_reads_nor_allocates_them(good, tmp_path):
     tracemalloc.stop()
     assert seconds < 1
     assert peak < 1 << 18  # the header and what it says, not the first MiB
+
+
+OPEN_CUT_BEHIND_THE_MAPPING = """
+import mmap, os, resource, sys
+from pathlib import Path
+from lab_engine.nanoqwen_file import NanoqwenFile
+
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+path, end = Path(sys.argv[1]), int(sys.argv[2])
+whole = mmap.mmap
+
+def map_and_cut(*arguments, **keywords):
+    mapping = whole(*arguments, **keywords)
+    os.truncate(path, end)
+    return mapping
+
+mmap.mmap = map_and_cut
+file = NanoqwenFile(path)
+print(len(file.sections), flush=True)
+file.array("tokenizer")[-1]
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a kernel that lets one cut a file that is mapped")
+def test_opening_touches_no_page_behind_the_header_s(shared_file, tmp_path):
+    """The rest of the file is cut off behind the mapping: whoever touches it dies of SIGBUS, as the last line does."""
+    path = shutil.copy(shared_file, tmp_path / "cut.nanoqwen")
+    file = NanoqwenFile(shared_file)
+    end = -(-(PREAMBLE.size + file.header_length) // ALIGNMENT) * ALIGNMENT
+    assert end < file.size
+    command = [sys.executable, "-c", OPEN_CUT_BEHIND_THE_MAPPING, str(path), str(end)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.stdout == f"{len(file.sections)}\n"
+    assert done.returncode == -signal.SIGBUS
 
 
 # Damaged bytes
