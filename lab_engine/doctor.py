@@ -25,7 +25,7 @@ ENGINE_PACKAGES = (
     *("typer", "rich", "tqdm", "jinja2", "psutil"),
 )
 NOTEBOOK_PACKAGES = ("jupyterlab", "ipywidgets", "anywidget", "bokeh", "jupyter-bokeh", "matplotlib")
-GPU_PACKAGES = ("triton", "cupy-cuda13x")
+GPU_PACKAGES = ("triton", "cupy-cuda13x", "cuda-core", "cuda-bindings", "cuda-toolkit")
 
 
 @dataclass(frozen=True)

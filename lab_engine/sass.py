@@ -47,7 +47,9 @@ def compile_cubin(source: str, arch: str = ARCH) -> bytes:
     try:
         from cuda.core import Program, ProgramOptions
     except ImportError as error:
-        raise ToolchainError(f"compiling {source}: {error}; install it with pip install -e .[dev]") from None
+        raise ToolchainError(
+            f"compiling {source}: {error}; on Linux: .venv/bin/python -m pip install -c constraints.txt -e .[gpu]"
+        ) from None
     try:
         options = ProgramOptions(name=source, std="c++17", arch=arch, include_path=[str(FOLDER)])
         return bytes(Program(text, "c++", options).compile("cubin").code)

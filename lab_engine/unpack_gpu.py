@@ -93,7 +93,7 @@ def _load(cupy: Any, cubin: bytes) -> dict[str, Any]:
         try:
             return {name: module.get_function(name) for name in names}
         except cupy.cuda.driver.CUDADriverError as error:
-            raise ToolchainError(f"the kernels cannot run: {error}; compile them for this GPU, {gpu_arch()}") from None
+            raise ToolchainError(f"{error}; compile them for this GPU, {gpu_arch()}") from None
 
 
 def gpu_arch() -> str:
@@ -107,9 +107,11 @@ def _cupy() -> Any:
     try:
         import cupy
     except ImportError as error:
-        raise ToolchainError(f"the kernels cannot run: {error}; install it with pip install -e .[gpu]") from None
+        raise ToolchainError(
+            f"{error}; on Linux: .venv/bin/python -m pip install -c constraints.txt -e .[gpu]"
+        ) from None
     if not cupy.cuda.is_available():
-        raise ToolchainError("the kernels cannot run: no NVIDIA GPU found")
+        raise ToolchainError("no NVIDIA GPU found")
     return cupy
 
 

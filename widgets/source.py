@@ -4,7 +4,7 @@ import html
 from dataclasses import dataclass
 
 _STYLE = """
-.nl-source-text pre{font:12px/18px var(--jp-code-font-family,"DejaVu Sans Mono",monospace);white-space:pre;
+.nl-listing .nl-listing-text pre{font:12px/18px var(--jp-code-font-family,"DejaVu Sans Mono",monospace);white-space:pre;
 overflow-x:auto;color:var(--jp-ui-font-color1,#212121);background:var(--jp-cell-editor-background,#f5f5f5);
 border:1px solid var(--jp-border-color2,#e0e0e0);padding:8px;margin:0}
 """.strip()
@@ -21,4 +21,4 @@ class Source:
 
     def _repr_html_(self) -> str:
         pre = f'<pre tabindex="0">{html.escape(self.text)}</pre>'
-        return f'<style>{_STYLE}</style><div class="nl-source-text">{pre}</div>'
+        return f'<style>{_STYLE}</style><div class="nl-listing"><div class="nl-listing-text">{pre}</div></div>'

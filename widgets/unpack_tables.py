@@ -90,7 +90,7 @@ def code_here(recording: Recording) -> LiveTable:
         if [row[1] for row in rows] != [f"{count:.3f}" for count in recorded]:
             note = f"The H200's compiler needed {', '.join(f'{count:.3f}' for count in recorded)}."
     except NanoqwenError as error:
-        note = str(error)
+        note = f"Not compiled here: {error}. The recorded code is above."
     columns = ("way", "instructions a weight", "of a word of eight")
     text = "The machine code compiled here: in the picture"
     return LiveTable(Table("The machine code, compiled here", columns, tuple(rows), HERE if rows else None, note), text)

@@ -58,7 +58,7 @@ def test_without_cupy_the_gpu_table_says_why(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
     table = gpu_here()
     assert table.table.rows == ()
-    assert table.table.note.startswith("Not run here: the kernels cannot run: ")
+    assert table.table.note.startswith("Not run here: ")
     assert "cupy" in table.table.note
 
 
