@@ -14,7 +14,7 @@ import torch
 from lab_engine.checkpoint import Checkpoint
 from lab_engine.errors import CheckpointError, NanoqwenError
 from lab_engine.int4 import pack_words, quantize_rows
-from lab_engine.nanoqwen_file import tensor_shapes
+from lab_engine.nanoqwen_file import scales_name, tensor_shapes
 from lab_engine.nanoqwen_writer import NanoqwenWriter
 from lab_engine.tokenizer import Tokenizer
 
@@ -97,7 +97,7 @@ def _write_matrix(
         except NanoqwenError as error:
             raise CheckpointError(f"tensor {name}: {error}") from None
         writer.append(name, pack_words(q, layout).numpy())
-        writer.append(name.removesuffix(".weight") + ".scales", scales.numpy())
+        writer.append(scales_name(name), scales.numpy())
         yield piece.numel()
 
 

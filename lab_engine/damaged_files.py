@@ -7,17 +7,15 @@ header whose length and checksum are right: what is left to find is what the hea
 from __future__ import annotations
 
 import copy
-import json
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import xxhash
-
 from lab_engine.errors import FileFormatError
-from lab_engine.nanoqwen_file import ALIGNMENT, MAGIC, PREAMBLE, TOKENIZER, VERSION, NanoqwenFile, parse_header
+from lab_engine.nanoqwen_file import ALIGNMENT, TOKENIZER, NanoqwenFile, parse_header
+from lab_engine.nanoqwen_writer import preamble_and_header as preamble_and_header  # noqa: PLC0414  offered here too
 
 Q = "model.layers.0.self_attn.q_proj.weight"
 K = "model.layers.0.self_attn.k_proj.weight"
@@ -44,12 +42,6 @@ def with_header(data: bytes, header: dict[str, Any] | bytes) -> bytes:
     while len(start := preamble_and_header(_moved(header, shift))) > first + shift:
         shift += ALIGNMENT
     return start.ljust(first + shift, b"\0") + data[first:]
-
-
-def preamble_and_header(header: dict[str, Any] | bytes) -> bytes:
-    """The bytes before the sections, with the right length and checksum."""
-    text = header if isinstance(header, bytes) else json.dumps(header, separators=(",", ":")).encode()
-    return PREAMBLE.pack(MAGIC, VERSION, len(text), xxhash.xxh3_64_intdigest(text)) + text
 
 
 def refusal_of(data: bytes) -> str | None:

@@ -19,6 +19,7 @@ import numpy as np
 from lab_engine.config import GROUP, ModelConfig
 from lab_engine.errors import NanoqwenError
 from lab_engine.nanoqwen_file import LAYOUTS, PREAMBLE, NanoqwenFile, Section, section_length, tensor_shapes
+from lab_engine.nanoqwen_file import scales_name as scales_name  # noqa: PLC0414  the map of a file offers it too
 
 PAGE = 4096
 """Bytes of a page; also the alignment of a section, so no page holds bytes of two sections."""
@@ -129,11 +130,6 @@ def scale_region(scales: Section, row: int, group: int) -> Region:
     """The 2 bytes of a group's scale, in the section of scales that belongs to its matrix."""
     _check("group", group, scales.shape[1], f"a row of {scales.name}")
     return Region(row_region(scales, row).offset + group * SCALE_BYTES, SCALE_BYTES, "scale", f"scale of group {group}")
-
-
-def scales_name(name: str) -> str:
-    """The section that holds the scales of a matrix: `x.weight` has `x.scales`."""
-    return name.removesuffix(".weight") + ".scales"
 
 
 def _check(what: str, found: int, count: int, of: str) -> None:

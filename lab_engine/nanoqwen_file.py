@@ -70,6 +70,11 @@ def section_length(dtype: str, shape: tuple[int, ...]) -> int:
     return elements // 2 if dtype == "INT4" else elements * NUMPY_DTYPES[dtype].itemsize
 
 
+def scales_name(name: str) -> str:
+    """The section that holds the scales of a matrix: `x.weight` has `x.scales`."""
+    return name.removesuffix(".weight") + ".scales"
+
+
 def tensor_shapes(config: ModelConfig) -> dict[str, tuple[str, tuple[int, ...]]]:
     """Every tensor section that a model of this config has, in file order: name -> (dtype, shape).
 

@@ -60,17 +60,18 @@ class NanoqwenWriter:
                 nibbles = layout if dtype == "INT4" else None
                 sections[name] = Section(name, dtype, shape, offset, length, "0" * 16, nibbles)
                 offset = _align(offset + length)
-            needed = _align(PREAMBLE.size + len(self._header(sections)))
+            needed = _align(len(self._beginning(sections)))
             if needed <= start:
                 return sections
             start = needed
 
-    def _header(self, sections: dict[str, Section]) -> bytes:
+    def _beginning(self, sections: dict[str, Section]) -> bytes:
         entries = {}
         for name, section in sections.items():
             entries[name] = {k: v for k, v in asdict(section).items() if k != "name" and v is not None}
-        header = {"config": self._config.to_dict(), "quantization": QUANTIZATION, "sections": entries}
-        return json.dumps(header, separators=(",", ":")).encode()
+        return preamble_and_header(
+            {"config": self._config.to_dict(), "quantization": QUANTIZATION, "sections": entries}
+        )
 
     def __enter__(self) -> Self:
         """Open the temporary file; FileFormatError where the folder does not take one."""
@@ -118,12 +119,16 @@ class NanoqwenWriter:
         sections = {
             name: replace(section, xxh3=self._hashes[name].hexdigest()) for name, section in self._sections.items()
         }
-        header = self._header(sections)
-        preamble = PREAMBLE.pack(MAGIC, VERSION, len(header), xxhash.xxh3_64_intdigest(header))
         self._file.seek(0)
-        self._file.write(preamble + header)
+        self._file.write(self._beginning(sections))
         self._file.flush()
         os.fsync(self._file.fileno())
+
+
+def preamble_and_header(header: dict[str, Any] | bytes) -> bytes:
+    """The bytes before the sections, with the right length and checksum; a dict is written as JSON."""
+    text = header if isinstance(header, bytes) else json.dumps(header, separators=(",", ":")).encode()
+    return PREAMBLE.pack(MAGIC, VERSION, len(text), xxhash.xxh3_64_intdigest(text)) + text
 
 
 def _align(offset: int) -> int:

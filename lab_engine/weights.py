@@ -18,7 +18,7 @@ from torch import Tensor
 from lab_engine.config import ModelConfig
 from lab_engine.errors import FileFormatError
 from lab_engine.int4 import dequantize, shuffle_words, unpack_words
-from lab_engine.nanoqwen_file import NanoqwenFile
+from lab_engine.nanoqwen_file import NanoqwenFile, scales_name
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class FileSource:
     def matrix(self, name: str) -> Int4Matrix:
         """The packed matrix of section `name` and its scales; `linear` words are shuffled into a copy."""
         words = torch.from_numpy(self.file.array(name))
-        scales = torch.from_numpy(self.file.array(name.removesuffix(".weight") + ".scales"))
+        scales = torch.from_numpy(self.file.array(scales_name(name)))
         if not torch.isfinite(scales).all():
             raise FileFormatError(f"{self.file.path}: scales of {name}: found NaN or inf, expected finite numbers")
         if self.file.sections[name].layout == "linear":

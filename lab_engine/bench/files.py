@@ -24,15 +24,13 @@ from lab_engine.errors import NanoqwenError
 from lab_engine.int4 import BYTES_PER_WEIGHT, dequantize, pack_words, quantize_rows, unpack_words
 from lab_engine.nanoqwen_file import (
     ALIGNMENT,
-    MAGIC,
-    PREAMBLE,
     QUANTIZATION,
     TOKENIZER,
-    VERSION,
     NanoqwenFile,
     section_length,
     tensor_shapes,
 )
+from lab_engine.nanoqwen_writer import preamble_and_header
 from lab_engine.tokenizer import Tokenizer
 
 _ROWS, _K, _PIECE_ROWS = 4096, 4096, 256  # pieces as the converter takes them
@@ -159,9 +157,9 @@ def write_sparse_file(path: Path, config: ModelConfig, tokenizer: dict[str, Any]
         end = offset + length
         offset = -(-end // ALIGNMENT) * ALIGNMENT
     sections[TOKENIZER]["xxh3"] = xxhash.xxh3_64_hexdigest(spec)
-    header = json.dumps({"config": config.to_dict(), "quantization": QUANTIZATION, "sections": sections}).encode()
+    header = {"config": config.to_dict(), "quantization": QUANTIZATION, "sections": sections}
     with path.open("wb") as file:
-        file.write(PREAMBLE.pack(MAGIC, VERSION, len(header), xxhash.xxh3_64_intdigest(header)) + header)
+        file.write(preamble_and_header(header))
         file.truncate(end)
         file.seek(sections[TOKENIZER]["offset"])
         file.write(spec)

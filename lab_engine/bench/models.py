@@ -15,7 +15,8 @@ import lab_engine
 from lab_engine.backends import make_backend
 from lab_engine.config import ModelConfig
 from lab_engine.decoder import Decoder
-from lab_engine.nanoqwen_file import section_length, tensor_shapes
+from lab_engine.file_map import sections_of_a_step
+from lab_engine.nanoqwen_file import scales_name, section_length, tensor_shapes
 from lab_engine.nanoqwen_writer import NanoqwenWriter
 from lab_engine.reference import reference_logits
 from lab_engine.tokenizer import Tokenizer
@@ -73,7 +74,7 @@ def write_random_file(path: Path, config: ModelConfig) -> None:
             elif dtype == "INT4":
                 matrix = source.matrix(name)
                 writer.append(name, matrix.words.numpy())
-                writer.append(name.removesuffix(".weight") + ".scales", matrix.scales.numpy())
+                writer.append(scales_name(name), matrix.scales.numpy())
 
 
 def byte_tokenizer() -> dict[str, Any]:
@@ -91,11 +92,8 @@ def shipped_model() -> Path:
 
 def step_bytes(config: ModelConfig, context: int) -> int:
     """Bytes that a decode step must read: every weight once, one row of an untied embedding, K and V of the past."""
-    weights = sum(
-        section_length(dtype, shape)
-        for name, (dtype, shape) in tensor_shapes(config).items()
-        if config.tie_embeddings or not name.startswith("model.embed_tokens.")
-    )
+    shapes = tensor_shapes(config)
+    weights = sum(section_length(*shapes[name]) for name in sections_of_a_step(config))
     return weights + context * config.num_layers * 2 * config.kv_size * 2
 
 

@@ -1,6 +1,7 @@
 """Reading a .nanoqwen file: every kind of damage is refused by name, at once, before anything is allocated."""
 
 import copy
+import itertools
 import json
 import os
 import shutil
@@ -16,7 +17,6 @@ import torch
 import xxhash
 
 from lab_engine.config import ModelConfig
-from lab_engine.damaged_files import preamble_and_header
 from lab_engine.errors import FileFormatError, NanoqwenError
 from lab_engine.int4 import dequantize, quantize_rows, unpack_words
 from lab_engine.nanoqwen_file import (
@@ -24,9 +24,11 @@ from lab_engine.nanoqwen_file import (
     PREAMBLE,
     NanoqwenFile,
     parse_header,
+    scales_name,
     section_length,
     tensor_shapes,
 )
+from lab_engine.nanoqwen_writer import preamble_and_header
 from lab_engine.tokenizer import Tokenizer
 from tests.lab_engine.file_damage import GoodFile
 
@@ -97,6 +99,14 @@ def test_the_preamble_is_24_little_endian_bytes(shared_file):
 def test_three_biases_a_layer_are_stored_and_none_for_o(shared_file):
     names = [name for name in NanoqwenFile(shared_file).sections if name.endswith(".bias")]
     assert names == [f"model.layers.{layer}.self_attn.{p}_proj.bias" for layer in (0, 1) for p in "qkv"]
+
+
+def test_each_matrix_is_followed_by_the_section_of_its_scales(shared_file):
+    sections = list(NanoqwenFile(shared_file).sections.values())
+    for matrix, scales in itertools.pairwise(sections):
+        if matrix.dtype == "INT4":
+            assert scales.name == scales_name(matrix.name)
+            assert scales.shape == (matrix.shape[0], matrix.shape[1] // 128)
 
 
 def test_a_section_holds_the_words_and_scales_of_its_tensor(shared_file, shared_checkpoint):
