@@ -37,9 +37,9 @@ class Lab:
 COURSE = (
     Lab("00_tour", "the whole step, from outside", "follow one token from prompt to text", 30, _EVERYWHERE),
     Lab(
-        "01_int4", "the weights of qkv, o, gate_up, down", "quantize, pack and unpack a weight by hand", 60, _EVERYWHERE
+        "01_int4", "the weights of qkv, o, gate_up, down", "quantize, pack and unpack a weight by hand", 75, _EVERYWHERE
     ),
-    Lab("02_nanoqwen_file", "the file they lie in", "read the file byte by byte, refuse a broken one", 45, _EVERYWHERE),
+    Lab("02_nanoqwen_file", "the file they lie in", "read the file byte by byte, refuse a broken one", 60, _EVERYWHERE),
     Lab("03_gemv", "qkv, o, gate_up, down, lm_head", "place a kernel on the roofline", 60, _TRITON),
     Lab("04_kv_pages", "where attention's past lies", "turn a token into page id, slot, address", 45, _EVERYWHERE),
     Lab("05_paged_attention", "attention", "do softmax page by page, name a tail bug", 60, _TRITON),
