@@ -12,6 +12,7 @@ from lab_engine.errors import NanoqwenError
 from widgets.evidence import Table, badge_text
 from widgets.figures import Dash
 from widgets.still import Words
+from widgets.words import signed
 
 HUES = ("c1", "c2", "c3", "c4", "c4", "c4")
 MARKERS = ("circle", "square", "triangle", "diamond", "inverted_triangle", "hex")
@@ -54,7 +55,7 @@ class Axis:
 
     def said(self, value: float | str) -> str:
         """A value as people read it."""
-        return value if isinstance(value, str) else format(value, self.digits).replace("-", "−")
+        return value if isinstance(value, str) else signed(format(value, self.digits))
 
     def share(self, value: float, shown: tuple[float, float]) -> float:
         """Where a value lies: 0 at the beginning of what is shown, 1 at its end."""

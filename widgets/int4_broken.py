@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from lab_engine.int4_mistakes import INT4_MISTAKES, MisreadGroup
 from widgets.playground import Badge
 from widgets.still import WIDTH, Still, Surface, Words
+from widgets.words import signed
 
 ROW, TITLE, MOST_STEPS = 76, 20, 15
 BAR = WIDTH / 128
@@ -48,7 +49,7 @@ def _draw_row(surface: Surface, group: MisreadGroup, top: float) -> None:
 
 def _range(group: MisreadGroup) -> str:
     steps = steps_of(group)
-    low, high = (f"{step:+d}".replace("-", "−") for step in (min(steps), max(steps)))
+    low, high = (signed(f"{step:+d}") for step in (min(steps), max(steps)))
     return f"{low} to {high} steps" if low != high else f"all by {low}"
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from lab_engine.config import GROUP
 from lab_engine.group_trace import CLIPS, ClipTrace, GroupTrace
+from lab_engine.nanoqwen_file import LAYOUTS
 from widgets.int4_group_png import group_png
 from widgets.int4_group_presets import Scene, own_scenes, shipped_scenes
 from widgets.int4_group_text import group_sentence, group_text
@@ -91,6 +92,7 @@ def group_data(trace: GroupTrace) -> dict[str, Any]:
     refusals = [clip.refusal for clip in trace.clips if clip.refusal]
     return {
         "weights": list(trace.weights),
+        "order": list(LAYOUTS["value_shuffle"]),
         "reach": reach or 1.0,
         "codes": codes,
         "clips": [

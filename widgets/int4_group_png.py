@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from widgets.figures import Canvas
-from widgets.int4_group_text import Clip, clip_at, rounded, signed
-from widgets.words import percent, significant
+from widgets.int4_group_text import Clip, clip_at, rounded
+from widgets.words import percent, signed, significant
 
 Data = Mapping[str, Any]
 

@@ -11,7 +11,7 @@ from lab_engine.errors import NanoqwenError
 from lab_engine.group_trace import GroupTrace, running_group, trace_group
 from lab_engine.int4 import pack_words, plain_scale, quantize_groups
 from widgets.playground import Preset
-from widgets.words import percent, significant
+from widgets.words import hex_word, percent, significant
 
 LAST = 100
 """The step of clip 1."""
@@ -112,8 +112,8 @@ def _outlier(group: Tensor) -> Scene:
 
 
 def _ask_zero() -> str:
-    word = int(pack_words(torch.zeros(1, 8, dtype=torch.int8))) & 0xFFFFFFFF
-    return f"Scale 0, codes 0. What does the file hold? No zeros: a nibble is code + 8, so every word is 0x{word:08X}."
+    word = hex_word(int(pack_words(torch.zeros(1, 8, dtype=torch.int8))) & 0xFFFFFFFF)
+    return f"Scale 0, codes 0. What does the file hold? No zeros: a nibble is code + 8, so every word is {word}."
 
 
 def _ask_tiny(group: Tensor) -> str:

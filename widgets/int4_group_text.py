@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from widgets.words import percent, significant
+from widgets.words import percent, signed, significant
 
 Data = Mapping[str, Any]
 
@@ -47,11 +47,6 @@ def rounded(group: Data, clip: Clip, index: int) -> Rounded:
     weight, code = group["weights"][index], clip.codes[index]
     error = code * clip.scale - weight
     return Rounded(weight, code, code * clip.scale, error, abs(error) > 0.50001 * abs(clip.scale))
-
-
-def signed(code: int) -> str:
-    """A code with a real minus."""
-    return str(code).replace("-", "−")
 
 
 def group_sentence(group: Data, step: int, weight: int) -> str:

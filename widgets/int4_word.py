@@ -12,10 +12,10 @@ import traitlets
 
 from lab_engine.unpack import METHODS, WEIGHTS
 from widgets.int4_word_data import packed, word_data
-from widgets.int4_word_notes import hex_word
 from widgets.int4_word_png import word_png
 from widgets.int4_word_text import word_text
 from widgets.playground import Badge, Playground, Preset
+from widgets.words import hex_word
 
 TOY = "0xFA4DB871"
 """The course's toy word in `linear` order: q = −7 −1 0 3 5 −4 2 7."""

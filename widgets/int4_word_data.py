@@ -17,7 +17,8 @@ from lab_engine.int4 import pack_words
 from lab_engine.nanoqwen_file import LAYOUTS
 from lab_engine.ptx import Registers
 from lab_engine.unpack import METHODS, REGISTERS, WEIGHTS, UnpackStep, UnpackTrace, trace_unpack
-from widgets.int4_word_notes import SIGNS, half, hex_word, note, number, result_notes, sentence
+from widgets.int4_word_notes import SIGNS, half, note, number, result_notes, sentence
+from widgets.words import hex_word
 
 ALL_BITS = 0xFFFFFFFF
 NO_OWNER = "." * 32

@@ -9,21 +9,17 @@ from typing import Any
 import numpy as np
 
 from lab_engine.unpack import REGISTERS, WEIGHTS, UnpackStep, UnpackTrace
+from widgets.words import hex_word, signed
 
 Note = dict[str, Any]
 SIGNS = {"lop3.b32": "&|", "and.b32": "&", "sub.s32": "−", "sub.rn.f16x2": "−", "fma.rn.f16x2": "×+"}
 """What stands between the operands. Every lop3 of the methods has the table 0xea, (a & b) | c."""
 
 
-def hex_word(value: int) -> str:
-    """0xFA4DB871."""
-    return f"0x{value:08X}"
-
-
 def number(value: float) -> str:
     """−7, 1152, 1/16."""
     small = 0 < abs(value) < 1 and (1 / value).is_integer()
-    return (f"1/{1 / value:g}" if small else f"{value:g}").replace("-", "−")
+    return signed(f"1/{1 / value:g}" if small else f"{value:g}")
 
 
 def fp16(bits: int) -> float:
@@ -87,9 +83,9 @@ def _byte_note(trace: UnpackTrace, step: UnpackStep, place: int, owners: str) ->
     weight = next((int(letter) for letter in owners if letter.isdigit()), None)
     byte = step.value >> 8 * place & 0xFF
     if weight is None:
-        return note(8 * place + 7, 8 * place, f"0x{byte:02X}", look="mu")
+        return note(8 * place + 7, 8 * place, hex_word(byte, 1), look="mu")
     if step.reads[2][1] >> 4 * place & 8:
-        return note(8 * place + 7, 8 * place, f"a sign: 0x{byte:02X}", look="cw")
+        return note(8 * place + 7, 8 * place, f"a sign: {hex_word(byte, 1)}", look="cw")
     value, right = fp16(byte << 8), fp16(byte << 8) == trace.codes[weight]
     return note(
         8 * place + 7, 8 * place, f"{number(value)} {'=' if right else '≠'} w{weight}", look="" if right else "mu"
@@ -113,13 +109,13 @@ def expression(step: UnpackStep) -> str:
     first, result = hex_word(values[0]), hex_word(step.value)
     match step.op:
         case "prmt.b32":  # reads the low 16 bits of its selector
-            return f"prmt({first}, {hex_word(values[1])}, 0x{values[2] & 0xFFFF:04X}) = {result}"
+            return f"prmt({first}, {hex_word(values[1])}, {hex_word(values[2] & 0xFFFF, 2)}) = {result}"
         case "sub.s32":
             said = _decimals(step)
         case "cvt.rn.f16.s32":
-            return f"{first} to fp16 = 0x{step.value:04X}"
+            return f"{first} to fp16 = {hex_word(step.value, 2)}"
         case "mov.b32":
-            said = f"0x{values[1]:04X} above 0x{values[0]:04X}"
+            said = f"{hex_word(values[1], 2)} above {hex_word(values[0], 2)}"
         case "shr.u32":
             said = f"{first} >> {values[1]}"
         case "sub.rn.f16x2" | "fma.rn.f16x2":

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from widgets.figures import Canvas, Dash
+from widgets.words import hex_word, signed
 
 Data = Mapping[str, Any]
 
@@ -70,7 +71,7 @@ def _weights(canvas: Canvas, data: Data, order: list[int]) -> None:
         _wire(canvas, _middle(weight), 40, _middle(place), NIBBLES, _hue(weight))
         code = data["codes"][weight]
         for column, y, height, value in (
-            (weight, 0, 40, f"{code}".replace("-", "−")),
+            (weight, 0, 40, signed(code)),
             (place, NIBBLES, 36, f"{code + 8:X}"),
         ):
             canvas.rect(_nibble(column), MARGIN + y, CELL, height, f"{_hue(weight)} fill")
@@ -95,7 +96,7 @@ def _bits(canvas: Canvas, y: float, row: Data, classes: str) -> None:
             )
     for nibble in range(8):
         canvas.rect(_nibble(nibble), y, CELL, ROW, "hatch" if row["fill"][31 - 4 * nibble] == "-" else "empty")
-    canvas.text(MARGIN + WIDTH, y + ROW / 2, f"0x{row['value']:08X}", f"e m {classes or 'mu'}")
+    canvas.text(MARGIN + WIDTH, y + ROW / 2, hex_word(row["value"]), f"e m {classes or 'mu'}")
 
 
 def _changed(canvas: Canvas, changed: int) -> None:

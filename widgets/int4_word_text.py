@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from widgets.words import hex_word
+
 Data = Mapping[str, Any]
 ASCII = str.maketrans({"−": "-", "×": "x", "≠": "is not"})
 LABEL, WIDTH = 16, 40
@@ -44,7 +46,7 @@ def _bits(row: Data) -> str:
     if not row["fill"]:
         return _row(row["label"], "")
     bits = f"{row['value']:032b}"[16 if row["fill"][0] == "-" else 0 :].rjust(32)
-    return _row(row["label"], _cells(bits[at : at + 4] for at in range(28, -4, -4)), f"0x{row['value']:08X}")
+    return _row(row["label"], _cells(bits[at : at + 4] for at in range(28, -4, -4)), hex_word(row["value"]))
 
 
 def _table_rows(step: Data) -> list[str]:

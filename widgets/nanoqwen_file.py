@@ -57,6 +57,8 @@ class FileMap(Playground):
 
     def __init__(self, path: str | Path | None = None, **state: Value | None) -> None:
         self._view = _shipped_view() if path is None else FileView(_small_file(Path(path)))
+        if path is not None:
+            self.given = "path"
         in_order = {name: state.pop(name) for name in self.fields if name in state}  # a row is checked in its section
         super().__init__(map_data(self._view), map_presets(self._view), **in_order, **state)
 

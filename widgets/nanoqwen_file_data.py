@@ -4,7 +4,15 @@ from typing import Any
 
 from lab_engine.bench.models import QWEN_7B
 from lab_engine.config import GROUP
-from lab_engine.file_map import PAGE, pages_per_row, scales_name, sections_of_a_step, step_pages
+from lab_engine.file_map import (
+    GROUP_BYTES,
+    PAGE,
+    SCALE_BYTES,
+    pages_per_row,
+    scales_name,
+    sections_of_a_step,
+    step_pages,
+)
 from lab_engine.nanoqwen_file import LAYOUTS, PREAMBLE, Section, section_length, tensor_shapes
 from widgets.nanoqwen_file_view import HEADER, FileView
 from widgets.nanoqwen_file_words import label
@@ -21,6 +29,8 @@ def map_data(view: FileView) -> dict[str, Any]:
         "size": view.file.size,
         "page": PAGE,
         "group": GROUP,
+        "groupBytes": GROUP_BYTES,
+        "scaleBytes": SCALE_BYTES,
         "preamble": PREAMBLE.size,
         "layouts": {name: list(order) for name, order in LAYOUTS.items()},
         "stepPages": view.step_pages,

@@ -19,7 +19,7 @@ from lab_engine.file_map import (
 )
 from lab_engine.nanoqwen_file import PREAMBLE
 from widgets.nanoqwen_file_view import HEADER, FileView, Place, chosen, stretch_of
-from widgets.words import significant, span
+from widgets.words import hex_word, signed, significant, span
 
 NOUNS = {"INT4": "row", "F16": "row", "F32": "number", "JSON": "byte", HEADER: "part"}
 
@@ -68,7 +68,7 @@ def sentence(view: FileView, place: Place) -> str:
     path = [label(place.section), f"row {place.row}", f"group {place.group}"]
     if place.level == "row":
         return " · ".join([*path, *where, f"scale {significant(found.scale, 4)}"])
-    start = " · ".join([*path[1:], f"byte {place.byte} = 0x{found.value:02x}"])
+    start = " · ".join([*path[1:], f"byte {place.byte} = {hex_word(found.value, 1)}"])
     if place.level == "group":
         low, high = found.low, found.high
         return f"{start} · weights {low.weight} and {high.weight} · codes {signed(low.q)} and {signed(high.q)}"
@@ -118,16 +118,11 @@ def row_value(view: FileView, place: Place) -> str:
 
 def _number(name: str, content: bytes) -> str:
     value = int.from_bytes(content, "little")
-    return f"0x{value:016x}" if name == "checksum" else str(value)
+    return hex_word(value, 8) if name == "checksum" else str(value)
 
 
 def _letter(byte: int) -> str:
-    return f'0x{byte:02x} "{chr(byte)}"' if 32 <= byte < 127 else f"0x{byte:02x}"
-
-
-def signed(value: int) -> str:
-    """A whole number with a real minus."""
-    return str(value).replace("-", "−")
+    return hex_word(byte, 1) + (f' "{chr(byte)}"' if 32 <= byte < 127 else "")
 
 
 def _weight_words(nibble: Nibble) -> str:
@@ -238,11 +233,11 @@ def _pair_meaning(view: FileView, place: Place) -> Meaning:
     found = view.byte(place)
     word = Region(found.word_offset, 4, "word", "word")
     lines = (
-        f"word {place.byte // 4}: {view.hex(word)} = 0x{found.word:08x}",
+        f"word {place.byte // 4}: {view.hex(word)} = {hex_word(found.word)}",
         *(f"{half}: n = {n.n}, code n − 8 = {signed(n.q)}, weight {n.weight}" for half, n in _halves(found)),
         f"scale {significant(found.scale, 4)}, {_address(found.scale_offset)}",
     )
-    return Meaning(f"Byte {place.byte} = 0x{found.value:02x}, {_address(found.offset)}", lines)
+    return Meaning(f"Byte {place.byte} = {hex_word(found.value, 1)}, {_address(found.offset)}", lines)
 
 
 def _address(offset: int) -> str:
@@ -257,7 +252,7 @@ def _byte_meaning(view: FileView, place: Place) -> Meaning:
     found, layout = view.byte(place), view.file.sections[place.section].layout
     scale = significant(found.scale, 4)
     lines = (
-        f"0x{found.value:02x} = {found.value} = {found.high.n} × 16 + {found.low.n}",
+        f"{hex_word(found.value, 1)} = {found.value} = {found.high.n} × 16 + {found.low.n}",
         *(
             f"{half}: {n.n} − 8 = {signed(n.q)}; {signed(n.q)} × {scale} = {significant(n.value, 4)}"
             for half, n in _halves(found)
@@ -265,4 +260,4 @@ def _byte_meaning(view: FileView, place: Place) -> Meaning:
         f"{layout}: nibbles {found.low.place} and {found.high.place} "
         f"hold weights {found.low.weight % 8} and {found.high.weight % 8} of eight",
     )
-    return Meaning(f"Byte {place.byte} = 0x{found.value:02x}, {_address(found.offset)}", lines)
+    return Meaning(f"Byte {place.byte} = {hex_word(found.value, 1)}, {_address(found.offset)}", lines)

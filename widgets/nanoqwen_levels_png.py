@@ -10,8 +10,8 @@ from lab_engine.file_map import GROUP_BYTES, PAGE, Region, byte_meaning, pages_p
 from lab_engine.nanoqwen_file import LAYOUTS
 from widgets.figures import Canvas
 from widgets.nanoqwen_file_view import HEADER, LEVELS, FileView, Place, chosen, shown_pages
-from widgets.nanoqwen_file_words import label, row_value, signed
-from widgets.words import significant
+from widgets.nanoqwen_file_words import label, row_value
+from widgets.words import signed, significant
 
 WIDTH, MARGIN = 868, 16
 LINE, HIGH, PITCH, LINES = 18, 20, 25, 6

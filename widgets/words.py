@@ -47,6 +47,16 @@ def significant(value: float, digits: int = 3) -> str:
     return ("−" if value < 0 else "") + size
 
 
+def signed(number: int | str) -> str:
+    """A number, or one as text, with a real minus: `−7`, `−0.5`."""
+    return str(number).replace("-", "−")
+
+
+def hex_word(value: int, size: int = 4) -> str:
+    """A number of so many bytes with all its digits: `0xFA4DB871`. Dumps of bytes, without 0x, have small letters."""
+    return f"0x{value:0{2 * size}X}"
+
+
 def span(first: int, last: int) -> str:
     """`7` or `0–5`."""
     return str(first) if first == last else f"{first}–{last}"

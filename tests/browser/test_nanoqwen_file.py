@@ -79,7 +79,7 @@ def test_keys_zoom_in_step_and_zoom_out(show, file_map):
     for level in ("section", "row", "group", "byte", "byte"):
         page.keyboard.press("Enter")
         assert state(page, "level") == [level]
-    assert sentence(page).startswith("row 21 · group 1 · byte 6 = 0x4c · weight 137: 4 × scale = −0.1025 ·")
+    assert sentence(page).startswith("row 21 · group 1 · byte 6 = 0x4C · weight 137: 4 × scale = −0.1025 ·")
     page.keyboard.press("ArrowRight")
     assert state(page, "byte", "row") == [7, 21]
     page.keyboard.press("Backspace")
@@ -106,7 +106,7 @@ def test_a_section_without_weights_opens_and_goes_no_deeper(show, file_map):
     page.keyboard.press("Enter")
     assert state(page, "level", "preset") == ["section", ""]
     page.keyboard.press("End")
-    assert sentence(page) == 'tokenizer · byte 122689 · byte 6192961 · page 1511 · 0x7d "}"'
+    assert sentence(page) == 'tokenizer · byte 122689 · byte 6192961 · page 1511 · 0x7D "}"'
 
 
 def click(page, title):
@@ -221,7 +221,7 @@ def test_a_kernel_sends_the_bytes_once_and_moves_the_map(page, jupyter_lab):
     assert sentence(page) == "header · header length · bytes 12–15 · page 0 · 16626"
     run_code(page, f"pg.section = '{GATE}'; pg.row = 21; pg.group = 1; pg.byte = 6; pg.level = 'byte'")
     page.wait_for_function(
-        "document.querySelector('.nl-state').innerText.startsWith('row 21 · group 1 · byte 6 = 0x4c')"
+        "document.querySelector('.nl-state').innerText.startsWith('row 21 · group 1 · byte 6 = 0x4C')"
     )
     page.locator(".nl-pic").focus()
     page.keyboard.press("ArrowRight")

@@ -93,7 +93,7 @@ def javascript_data() -> dict[str, object]:
         "halves": [[bits, value] for bits in halves if abs(value := half(bits)) < 1e5],
         "patterns": {row_bytes: pages_per_row(row_bytes) for row_bytes in (192, 256, 448, 1792, 9472, 6)},
         "groups": [[group.name, group.offset, group.length, group.kind] for group in view.groups()],
-        "code": [[asdict(one.place) | {"preset": one.preset}, one.code] for one in coded()],
+        "code": [[one._spec["given"], asdict(one.place) | {"preset": one.preset}, one.code] for one in coded()],
     }
 
 
@@ -102,7 +102,10 @@ def half(bits: int) -> float:
 
 
 def coded() -> list[FileMap]:
-    return [FileMap(preset="padding"), FileMap(section=GATE, row=7, group=1, byte=9, level="byte")]
+    """Maps of the shipped file, by itself and as a file that somebody gave."""
+    deep = {"section": GATE, "row": 7, "group": 1, "byte": 9, "level": "byte"}
+    given = data_path(SHIPPED_MODEL)
+    return [FileMap(preset="padding"), FileMap(**deep), FileMap(given, preset="padding"), FileMap(given, **deep)]
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from matplotlib.ft2font import FT2Font, LoadFlags
 from tests.widgets.traces import made_up_trace
 from widgets import Tour
 from widgets.token_text import text_pieces
-from widgets.words import byte_count, percent, significant
+from widgets.words import byte_count, hex_word, percent, signed, significant
 
 DATA_FILE = Path(__file__).parent / "js" / "data.json"
 
@@ -26,48 +26,44 @@ def advances(family, weight="normal"):
     }
 
 
+SHARES = [0, 1e-5, 0.0049, 0.005, 0.0051, 0.125, 0.145, 0.5, 0.996, 1]
+COUNTS = [0, 264, 1023, 1024, 1250, 57_344, 999_999, 1_000_000, 5_981_234]
+HALVES = [0, 0.03125, 0.28125, 1.25, 2.5, 2**-24]
+"""Halves that binary floats hold exactly, and fp16's smallest number."""
+NEAR_POWERS = [9.995, 9.9996, 99.95, 1e-4, 9.9999e-5, 1e-7, 65714.2856, 460000, 1234567.8]
+WORDS = [[0, 1], [0x4C, 1], [0x2C00, 2], [0xFA4DB871, 4], [1, 4]]
+
+
 def javascript_data():
     tour = Tour(made_up_trace())
-    shares = [0, 1e-5, 0.0049, 0.005, 0.0051, 0.125, 0.145, 0.5, 0.996, 1]
-    counts = [0, 264, 1023, 1024, 1250, 57_344, 999_999, 1_000_000, 5_981_234]
-    # halves that binary floats hold exactly, powers of ten from both sides, what fp16 can be
-    sizes = [
-        0,
-        0.03125,
-        0.28125,
-        2**-24,
-        65714.2856,
-        460000,
-        1e-7,
-        1.25,
-        2.5,
-        9.995,
-        9.9996,
-        99.95,
-        1e-4,
-        9.9999e-5,
-        1234567.8,
-    ]
-    numbers = [[sign * size, digits] for size in sizes for sign in (1, -1) for digits in (1, 2, 3, 4)]
-    states = [{"preset": "", "step": 3}, {"preset": "", "step": 0}] + [
-        {"preset": name, "step": Tour(made_up_trace(), preset=name).step} for name in tour.presets
-    ]
+    fonts = {"sans": ("DejaVu Sans",), "bold": ("DejaVu Sans", "bold"), "mono": ("DejaVu Sans Mono",)}
     return {
         "trace": tour._trace,
         "spec": tour._spec,
-        "advances": {
-            "sans": advances("DejaVu Sans"),
-            "bold": advances("DejaVu Sans", "bold"),
-            "mono": advances("DejaVu Sans Mono"),
-        },
-        "cases": {
-            "percent": [[share, digits, percent(share, digits)] for share in shares for digits in (0, 1)],
-            "significant": [[value, digits, significant(value, digits)] for value, digits in numbers],
-            "bytes": [[count, byte_count(count)] for count in counts],
+        "advances": {name: advances(*font) for name, font in fonts.items()},
+        "cases": words_of_python()
+        | {
             "pieces": text_pieces([token["text"] for token in tour._trace["tokens"]], 20),
-            "code": [[state, code_of(state)] for state in states],
+            "code": [[state, code_of(state)] for state in states(tour)],
         },
     }
+
+
+def words_of_python():
+    numbers = [[sign * size, digits] for size in HALVES + NEAR_POWERS for sign in (1, -1) for digits in (1, 2, 3, 4)]
+    return {
+        "percent": [[share, digits, percent(share, digits)] for share in SHARES for digits in (0, 1)],
+        "significant": [[value, digits, significant(value, digits)] for value, digits in numbers],
+        "bytes": [[count, byte_count(count)] for count in COUNTS],
+        "words": [[value, size, hex_word(value, size)] for value, size in WORDS],
+        "signed": [[value, signed(value)] for value in (-8, 0, 7)],
+    }
+
+
+def states(tour):
+    return [{"preset": "", "step": 3}, {"preset": "", "step": 0}] + [
+        {"preset": name, "step": Tour(made_up_trace(), preset=name).step} for name in tour.presets
+    ]
 
 
 def code_of(state):

@@ -1,6 +1,7 @@
 """The file map: its state, its words against an independent reading of the bytes, its pictures."""
 
 import json
+import re
 import shutil
 import struct
 
@@ -153,8 +154,8 @@ def test_sentences_of_the_five_levels():
         "file": f"{GATE} · INT4 896 × 384 · bytes 1163264–1335295 · 42 pages 284–325",
         "section": "layer 0 mlp.gate_proj.weight · row 21 · bytes 1167296–1167487 · 2 pages 284–285",
         "row": "layer 0 mlp.gate_proj.weight · row 21 · group 1 · bytes 1167360–1167423 · page 285 · scale −0.02563",
-        "group": "row 21 · group 1 · byte 6 = 0x4c · weights 137 and 139 · codes 4 and −4",
-        "byte": "row 21 · group 1 · byte 6 = 0x4c · weight 137: 4 × scale = −0.1025 · weight 139: −4 × scale = 0.1025",
+        "group": "row 21 · group 1 · byte 6 = 0x4C · weights 137 and 139 · codes 4 and −4",
+        "byte": "row 21 · group 1 · byte 6 = 0x4C · weight 137: 4 × scale = −0.1025 · weight 139: −4 × scale = 0.1025",
     }
 
 
@@ -166,14 +167,14 @@ def test_the_words_of_a_byte_are_those_of_the_bytes():
     assert (byte, byte & 15, byte >> 4) == (0x4C, 12, 4)
     assert round((12 - 8) * scale, 4) == -0.1025
     lines = meaning(shipped_view(), at("byte").place).lines
-    assert lines[0] == "0x4c = 76 = 4 × 16 + 12"
+    assert lines[0] == "0x4C = 76 = 4 × 16 + 12"
     assert lines[3] == "value_shuffle: nibbles 4 and 5 hold weights 1 and 3 of eight"
 
 
 def test_the_parts_of_the_header_say_what_struct_reads():
     magic, version, length, checksum = struct.unpack_from("<8sIIQ", DATA)
     ends = [FileMap(section=HEADER, row=row, level="section").sentence.split(" · ")[-1] for row in range(4)]
-    assert ends == [magic.decode(), str(version), str(length), f"0x{checksum:016x}"]
+    assert ends == [magic.decode(), str(version), str(length), f"0x{checksum:016X}"]
 
 
 def test_the_entry_of_a_section_is_its_json():
@@ -196,6 +197,14 @@ def test_every_place_has_one_line_of_state_and_at_most_five_of_meaning():
         assert "\n" not in sentence(view, place)
         assert len(sentence(view, place)) <= 112
         assert 1 <= len(meaning(view, place).lines) <= 5
+
+
+def test_numbers_are_spelled_with_0x_and_capitals_dumps_of_bytes_with_small_letters():
+    (word,) = struct.unpack_from("<I", DATA, 1167364)
+    assert f"word 1: 66 5e 4c 95 = 0x{word:08X}" in meaning(shipped_view(), at("group").place).lines
+    for place in some_places(shipped_view()):
+        said = "\n".join([sentence(shipped_view(), place), *meaning(shipped_view(), place).lines])
+        assert not re.search(r"0x[0-9A-F]*[a-f]", said), said
 
 
 # Pictures and data --------------------------------------------------------------------------------------------------
@@ -265,6 +274,16 @@ def test_another_file_of_another_layout_has_its_own_presets_and_numbers(tmp_path
         pg.level = level
         assert pg.png()
         assert pg.text_picture()
+
+
+def test_the_code_of_another_file_passes_its_path_first(tmp_path):
+    path = write(tmp_path / "own.nanoqwen", config())
+    pg = FileMap(path)
+    assert pg.code == 'FileMap(path, preset="preamble")'
+    pg.level, pg.row = "section", 3
+    again = eval(pg.code)
+    assert (again.place, again._trace) == (pg.place, pg._trace)
+    assert FileMap().code == 'FileMap(preset="preamble")'
 
 
 def test_a_file_whose_rows_all_lie_on_one_page_has_no_preset_for_two(tmp_path):

@@ -81,7 +81,7 @@ export function statsPanel(group, state, width, measure) {
   const clip = clipAt(group, state.step);
   const all = clip.codes?.map((_, index) => rounded(group, clip, index));
   const word = Math.floor(state.weight / 8);
-  const rows = [["scale, fp16", `${all ? significant(clip.scale, 4) : "inf"} · 0x${clip.bits}`], ...(all ? groupNumbers(clip, all) : refusedNumbers), [`word of ${8 * word}–${8 * word + 7}`, all ? wordOf(clip.codes, word) : "–", "m"]];
+  const rows = [["scale, fp16", `${all ? significant(clip.scale, 4) : "inf"} · 0x${clip.bits}`], ...(all ? groupNumbers(clip, all) : refusedNumbers), [`word of ${8 * word}–${8 * word + 7}`, all ? wordOf(group, clip.codes, word) : "–", "m"]];
   return rows.flatMap(([label, value, cls = ""], row) => {
     const y = row * STAT_ROW;
     const name = fit(label, width - measure(value, cls) - 8, measure);

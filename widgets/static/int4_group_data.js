@@ -1,10 +1,8 @@
 // One group's data, as the pictures of int4_group.js and int4_levels.js read it; widgets/int4_group.py makes it.
-// trace = {groups: {preset: {weights, reach, codes: ["88f…"], clips: [[bits, scale, error, mse, worst, at]], best, refusal}}}.
+// trace = {groups: {preset: {weights, order, reach, codes: ["88f…"], clips: [[bits, scale, error, mse, worst, at]], best, refusal}}}.
 // A step is a clip in percent; `at` is the place of its codes, one hex digit n = q + 8 a weight. reach is the value at which
-// the levels end at clip 1.
-import { number, percent, significant } from "./marks.js";
-
-const SHUFFLED = [0, 2, 4, 6, 1, 3, 5, 7]; // nibble i of a word holds weight SHUFFLED[i]: value_shuffle, as in the file
+// the levels end at clip 1. Nibble i of a word holds weight order[i] of its eight.
+import { hexWord, number, percent, significant } from "./marks.js";
 
 export const chosenGroup = (trace, state) => trace.groups[state.preset] ?? Object.values(trace.groups)[0];
 
@@ -23,10 +21,7 @@ export function rounded(group, clip, index) {
 }
 
 // Eight codes as the file holds them.
-export function wordOf(codes, word) {
-  const bits = SHUFFLED.reduceRight((sum, weight) => sum * 16 + codes[8 * word + weight] + 8, 0);
-  return `0x${bits.toString(16).toUpperCase().padStart(8, "0")}`;
-}
+export const wordOf = ({ order }, codes, word) => hexWord(order.reduceRight((sum, weight) => sum * 16 + codes[order.length * word + weight] + 8, 0));
 
 export const clipText = (step) => (step / 100).toFixed(2);
 

@@ -1,7 +1,7 @@
 // Lab 01's word: eight weights, eight nibbles, one register; then the instructions that turn it back into fp16.
 // trace = {codes, orders, methods: {name: {layout, word, done, unpacked, steps}}}; widgets/int4_word_data.py makes it.
 // Step 0 is the word before the first instruction. Bit 31 and weight 7 are at the left, in one column grid for all rows.
-import { line, middle, number, path, rect, text, wrap } from "./marks.js";
+import { hexWord, line, middle, number, path, rect, text, wrap } from "./marks.js";
 import { playground } from "./kit.js";
 
 const WIDE_GRID = 760;
@@ -32,8 +32,6 @@ export function wordLayout(trace, grid, measure) {
   const unpacked = result + BIT + 76;
   return { nibbles, instruction, rows, result, unpacked, height: unpacked + 36 };
 }
-
-const hex = (value) => `0x${value.toString(16).toUpperCase().padStart(8, "0")}`;
 
 const pairHue = (weight) => `c${(Number(weight) >> 1) + 1}`;
 const letterHue = (letter) => ({ k: "c4", m: "ca", x: "cw" })[letter] ?? pairHue(letter);
@@ -74,7 +72,7 @@ function weightMarks(trace, order, grid, top) {
 
 // The 32 bits of a row, its name and its value. A bit whose letter is "." is muted; "-" is no bit at all.
 export function bitRow(grid, y, row, cls = "") {
-  const marks = rowNames(grid, y, row.label, row.fill && hex(row.value), cls);
+  const marks = rowNames(grid, y, row.label, row.fill && hexWord(row.value), cls);
   Array.from(row.fill).forEach((letter, at) => {
     const place = 31 - at;
     const x = grid.bitX(place);

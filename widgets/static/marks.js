@@ -37,6 +37,10 @@ export function wrap(string, room, measure, cls = "") {
   return rows;
 }
 
+// A whole number with a real minus, and one of so many bytes with all its digits: 0xFA4DB871. As in widgets/words.py.
+export const signed = (value) => String(value).replace("-", "−");
+export const hexWord = (value, size = 4) => `0x${value.toString(16).toUpperCase().padStart(2 * size, "0")}`;
+
 // The map from [d0, d1] onto [r0, r1].
 export const linear = (d0, d1, r0, r1) => (value) => r0 + ((value - d0) / (d1 - d0)) * (r1 - r0);
 

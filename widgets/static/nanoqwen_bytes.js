@@ -1,11 +1,10 @@
 // Reading a .nanoqwen file from its bytes: where a section, a row, a group, a byte lies, what it means, and the words for it.
 // trace.bytes is a DataView of the whole file; widgets/nanoqwen_file_words.py says the same words. No drawing here.
-import { significant } from "./marks.js";
+import { hexWord, signed, significant } from "./marks.js";
 
 export const LEVELS = ["file", "section", "row", "group", "byte"];
 export const PART = { file: "section", section: "row", row: "group", group: "byte", byte: "byte" };
 const NOUNS = { INT4: "row", F16: "row", F32: "number", JSON: "byte", header: "part" };
-const GROUP_BYTES = 64;
 export const DUMP = 64;
 
 export const region = (offset, length, kind, name) => ({ offset, length, kind, name, stop: offset + length });
@@ -16,7 +15,7 @@ export const isHeader = (section) => section.kind === "header";
 export const groupsOf = (trace, section) => (isMatrix(section) ? section.shape[1] / trace.group : 1);
 export const counts = (trace, state) => {
   const section = sectionOf(trace, state);
-  return { section: trace.sections.length, row: section.rows, group: groupsOf(trace, section), byte: GROUP_BYTES };
+  return { section: trace.sections.length, row: section.rows, group: groupsOf(trace, section), byte: trace.groupBytes };
 };
 
 // Another section, with row and group as far as it has them.
@@ -41,9 +40,9 @@ export function rowOf(trace, section, row) {
   return region(section.offset + row * length, length, "row", `row ${row}`);
 }
 
-export const groupOf = (trace, section, row, group) => region(rowOf(trace, section, row).offset + group * GROUP_BYTES, GROUP_BYTES, "group", `group ${group}`);
+export const groupOf = (trace, section, row, group) => region(rowOf(trace, section, row).offset + group * trace.groupBytes, trace.groupBytes, "group", `group ${group}`);
 
-export const scaleOf = (trace, section, row, group) => region(rowOf(trace, trace.sections[section.scales], row).offset + 2 * group, 2, "scale", `scale of group ${group}`);
+export const scaleOf = (trace, section, row, group) => region(rowOf(trace, trace.sections[section.scales], row).offset + trace.scaleBytes * group, trace.scaleBytes, "scale", `scale of group ${group}`);
 
 // The bytes of what is chosen at the level.
 export function chosenOf(trace, state) {
@@ -81,7 +80,7 @@ export function byteMeaning(trace, section, row, group, byte) {
 // The 128 codes of a group in the order of their weights.
 export function groupCodes(trace, section, row, group) {
   const codes = [];
-  for (let byte = 0; byte < GROUP_BYTES; byte += 1) {
+  for (let byte = 0; byte < trace.groupBytes; byte += 1) {
     const { low, high } = byteMeaning(trace, section, row, group, byte);
     [low, high].forEach(({ weight, q }) => { codes[weight - group * trace.group] = q; });
   }
@@ -99,10 +98,8 @@ export function pagesPerRow(trace, rowBytes) {
 // ---- words ----
 
 const bytesAt = (trace, { offset, length }) => Array.from({ length }, (_, at) => trace.bytes.getUint8(offset + at));
-const hex2 = (value) => value.toString(16).padStart(2, "0");
-export const hexOf = (trace, one) => bytesAt(trace, one).map(hex2).join(" ");
+export const hexOf = (trace, one) => bytesAt(trace, one).map((byte) => byte.toString(16).padStart(2, "0")).join(" ");
 const textOf = (trace, { offset, length }) => new TextDecoder().decode(new Uint8Array(trace.bytes.buffer, trace.bytes.byteOffset + offset, length));
-export const signed = (value) => String(value).replace("-", "−");
 const four = (value) => significant(value, 4);
 const spanWords = (first, last) => (first === last ? String(first) : `${first}–${last}`);
 export const pagesWords = (pages) => (pages[0] === pages[1] ? `page ${pages[0]}` : `${pageCount(pages)} pages ${spanWords(...pages)}`);
@@ -114,7 +111,7 @@ export function rowWords(trace, state) {
   return isHeader(section) ? trace.parts[state.row][0] : `${NOUNS[section.kind]} ${state.row}`;
 }
 
-const letterWords = (byte) => (byte >= 32 && byte < 127 ? `0x${hex2(byte)} "${String.fromCharCode(byte)}"` : `0x${hex2(byte)}`);
+const letterWords = (byte) => hexWord(byte, 1) + (byte >= 32 && byte < 127 ? ` "${String.fromCharCode(byte)}"` : "");
 
 // What a row's bytes are, where that is one short value.
 export function rowValue(trace, state) {
@@ -124,7 +121,7 @@ export function rowValue(trace, state) {
   if (section.kind === "JSON") return letterWords(trace.bytes.getUint8(row.offset));
   if (row.kind !== "preamble") return "";
   if (row.name === "magic") return textOf(trace, row);
-  return row.name === "checksum" ? `0x${trace.bytes.getBigUint64(row.offset, true).toString(16).padStart(16, "0")}` : String(trace.bytes.getUint32(row.offset, true));
+  return row.name === "checksum" ? hexWord(trace.bytes.getBigUint64(row.offset, true), 8) : String(trace.bytes.getUint32(row.offset, true));
 }
 
 const kindWords = (trace, section) => (isHeader(section) ? `preamble ${trace.preamble} bytes, JSON ${section.length - trace.preamble}` : `${section.kind} ${section.shape.join(" × ")}`);
@@ -140,7 +137,7 @@ export function sentenceOf(trace, state) {
   const found = chosenByte(trace, state);
   const path = [`row ${state.row}`, `group ${state.group}`];
   if (state.level === "row") return [section.label, ...path, ...where, `scale ${four(found.scale)}`].join(" · ");
-  const start = [...path, `byte ${state.byte} = 0x${hex2(found.value)}`];
+  const start = [...path, `byte ${state.byte} = ${hexWord(found.value, 1)}`];
   if (state.level === "byte") return [...start, weightWords(found.low), weightWords(found.high)].join(" · ");
   return [...start, `weights ${found.low.weight} and ${found.high.weight}`, `codes ${signed(found.low.q)} and ${signed(found.high.q)}`].join(" · ");
 }
@@ -220,7 +217,7 @@ function kindLines(trace, state, section, row) {
   }
   if (section.kind === "F32") return [`float32, lowest byte first: ${hexOf(trace, row)} = ${rowValue(trace, state)}`];
   if (section.kind === "JSON") return [`${rowValue(trace, state)} of the text`];
-  const values = Array.from({ length: Math.min(4, section.shape[1]) }, (_, at) => four(halfFloat(trace.bytes.getUint16(row.offset + 2 * at, true))));
+  const values = Array.from({ length: Math.min(4, section.shape[1]) }, (_, at) => four(halfFloat(trace.bytes.getUint16(row.offset + trace.scaleBytes * at, true))));
   return [`fp16: ${values.join(", ")}${section.shape[1] > 4 ? " …" : ""}`];
 }
 
@@ -229,19 +226,19 @@ function groupMeaning(trace, state) {
   const [row, group, scale] = [rowOf(trace, section, state.row), chosenOf(trace, state), scaleOf(trace, section, state.row, state.group)];
   const first = state.group * trace.group;
   return words(`Group ${state.group}: weights ${spanWords(first, first + trace.group - 1)} of row ${state.row}`,
-    `${row.offset} + ${state.group} × ${GROUP_BYTES} = ${group.offset}: two weights a byte`,
+    `${row.offset} + ${state.group} × ${trace.groupBytes} = ${group.offset}: two weights a byte`,
     `scale: ${hexOf(trace, scale)} = ${four(scaleValue(trace, section, state.row, state.group))}, ${bytesWords(scale)}`,
     `the nibbles lie on ${pagesWords(pagesOf(trace, group))}, the scale on page ${pagesOf(trace, scale)[0]}`,
     "weight = code × scale, and a code is −8 to 7");
 }
 
-const byteTitle = (trace, state, found) => `Byte ${state.byte} = 0x${hex2(found.value)}, ${addressWords(trace, found.offset)}`;
+const byteTitle = (trace, state, found) => `Byte ${state.byte} = ${hexWord(found.value, 1)}, ${addressWords(trace, found.offset)}`;
 const halves = ({ low, high }) => [["low nibble", low], ["high nibble", high]];
 
 function pairMeaning(trace, state) {
   const found = chosenByte(trace, state);
   return words(byteTitle(trace, state, found),
-    `word ${Math.floor(state.byte / 4)}: ${hexOf(trace, region(found.wordOffset, 4))} = 0x${found.word.toString(16).padStart(8, "0")}`,
+    `word ${Math.floor(state.byte / 4)}: ${hexOf(trace, region(found.wordOffset, 4))} = ${hexWord(found.word)}`,
     ...halves(found).map(([name, { n, q, weight }]) => `${name}: n = ${n}, code n − 8 = ${signed(q)}, weight ${weight}`),
     `scale ${four(found.scale)}, ${addressWords(trace, found.scaleOffset)}`);
 }
@@ -250,7 +247,7 @@ function singleMeaning(trace, state) {
   const found = chosenByte(trace, state);
   const { low, high } = found;
   return words(byteTitle(trace, state, found),
-    `0x${hex2(found.value)} = ${found.value} = ${high.n} × 16 + ${low.n}`,
+    `${hexWord(found.value, 1)} = ${found.value} = ${high.n} × 16 + ${low.n}`,
     ...halves(found).map(([name, { n, q, value }]) => `${name}: ${n} − 8 = ${signed(q)}; ${signed(q)} × ${four(found.scale)} = ${four(value)}`),
     `${sectionOf(trace, state).layout}: nibbles ${low.place} and ${high.place} hold weights ${low.weight % 8} and ${high.weight % 8} of eight`);
 }

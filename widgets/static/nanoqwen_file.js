@@ -1,6 +1,6 @@
 // Lab 02: a .nanoqwen file as a map of five levels. From the top: the path, the whole file, what the level shows in it,
 // the level's own picture, then bytes and their meaning side by side.
-// trace = {bytes, size, page, group, preamble, layouts, stepPages, parts, sections: [{name, label, kind, offset, length, rows,
+// trace = {bytes, size, page, group, groupBytes, scaleBytes, preamble, layouts, stepPages, parts, sections: [{name, label, kind, offset, length, rows,
 // shape, step, entry, layout?, scales?}]}; widgets/nanoqwen_file_data.py makes it. The state is a level and the path on which it lies.
 import { fit, line, middle, move, path, rect, text } from "./marks.js";
 import { DUMP, LEVELS, PART, afterSection, chosenOf, counts, dumpStart, groupOf, groupsOf, hexOf, inSection, isHeader, isMatrix, meaningOf, pageCount, pagesOf, pagesPerRow, region, rowOf, rowWords, scaleOf, sectionAt, sectionOf, sentenceOf, wholeOf } from "./nanoqwen_bytes.js";

@@ -1,7 +1,7 @@
 // The file map's own picture of each level: pages of the file, rows on pages, parts of the header, weights of a group, its
 // codes, the bits of a byte. Each is (trace, state, width, height, measure) → marks from the top left corner.
-import { line, middle, path, rect, significant, text } from "./marks.js";
-import { afterSection, byteMeaning, chosenOf, groupCodes, hexOf, inSection, isHeader, isMatrix, pageCount, pagesOf, pagesPerRow, region, rowOf, rowValue, scaleValue, sectionOf, signed, wholeOf } from "./nanoqwen_bytes.js";
+import { line, middle, path, rect, signed, significant, text } from "./marks.js";
+import { afterSection, byteMeaning, chosenOf, groupCodes, hexOf, inSection, isHeader, isMatrix, pageCount, pagesOf, pagesPerRow, region, rowOf, rowValue, scaleValue, sectionOf, wholeOf } from "./nanoqwen_bytes.js";
 
 const WIDE_LEVEL = 760;
 const hues = { INT4: "c1", F16: "c2", F32: "c3" };

@@ -26,10 +26,11 @@ test("the copied line is the one that Python writes", () => assert.equal(codeLin
 
 test("the word of a weight is the one that the converter packs", () => {
   words.filter(([, word]) => word).forEach(([state, word]) => {
-    const { codes } = clipAt(chosenGroup(trace, state), state.step);
-    assert.equal(wordOf(codes, Math.floor(state.weight / 8)), word);
+    const group = chosenGroup(trace, state);
+    assert.equal(wordOf(group, clipAt(group, state.step).codes, Math.floor(state.weight / 8)), word);
   });
-  assert.equal(wordOf([-7, -1, 0, 3, 5, -4, 2, 7], 0), "0xF4B7AD81");
+  assert.equal(wordOf(chosenGroup(trace, {}), [-7, -1, 0, 3, 5, -4, 2, 7], 0), "0xF4B7AD81");
+  assert.equal(wordOf({ order: [0, 1, 2, 3, 4, 5, 6, 7] }, [-7, -1, 0, 3, 5, -4, 2, 7], 0), "0xFA4DB871");
 });
 
 test("the picture's height depends on the width alone", () => {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { escapeText, fit, linear, move, number, percent, rect, significant, svgText, text, wrap } from "../../../widgets/static/marks.js";
+import { escapeText, fit, hexWord, linear, move, number, percent, rect, signed, significant, svgText, text, wrap } from "../../../widgets/static/marks.js";
 import { stageScale } from "../../../widgets/static/present.js";
 import { sentenceHtml, shellHtml } from "../../../widgets/static/shell.js";
 import { clampStep, codeLine, keyAction, leaving, neighbourPreset, newValues, pointIn, presetValues, stepAfter } from "../../../widgets/static/state.js";
@@ -69,6 +69,12 @@ test("numbers of any size are written as Python writes them", () => {
   assert.ok(data.cases.significant.length > 100);
   data.cases.significant.forEach(([value, digits, words]) => assert.equal(significant(value, digits), words, `${value} with ${digits}`));
   assert.equal(significant(-0.28125), "−0.281");
+});
+
+test("words and codes are spelled as Python spells them", () => {
+  data.cases.words.forEach(([value, size, words]) => assert.equal(hexWord(value, size), words));
+  data.cases.signed.forEach(([value, words]) => assert.equal(signed(value), words));
+  assert.equal(hexWord(2n ** 64n - 1n, 8), "0xFFFFFFFFFFFFFFFF");
 });
 
 test("steps stay between the first and the last", () => {

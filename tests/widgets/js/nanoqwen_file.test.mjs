@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import view, { captionWords, countWords, drawFile, fileGroups, hexMarks, keyValues, mapLayout, pathMarks, stepOf, stepsOf, stretchOf, valuesAt, wrapped, zoomed } from "../../../widgets/static/nanoqwen_file.js";
-import { LEVELS, byteMeaning, chosenOf, dumpStart, groupCodes, halfFloat, inSection, meaningOf, pagesOf, pagesPerRow, sectionOf, sentenceOf } from "../../../widgets/static/nanoqwen_bytes.js";
+import { LEVELS, byteMeaning, chosenOf, dumpStart, groupCodes, groupOf, halfFloat, inSection, meaningOf, pagesOf, pagesPerRow, scaleOf, sectionOf, sentenceOf } from "../../../widgets/static/nanoqwen_bytes.js";
 import { pageGrid, pageRuns, shownPages } from "../../../widgets/static/nanoqwen_levels.js";
 import { codeLine } from "../../../widgets/static/state.js";
 import { measure, overlap, textBox } from "./data.mjs";
@@ -49,6 +49,13 @@ test("a byte's nibbles are the engine's, in both layouts", () => {
   assert.deepEqual([...layouts].sort(), ["linear", "value_shuffle"]);
 });
 
+test("sizes and orders are those of the data, not of the script", () => {
+  const other = { ...trace, groupBytes: 16, scaleBytes: 4, layouts: { ...trace.layouts, value_shuffle: [7, 6, 5, 4, 3, 2, 1, 0] } };
+  const section = sectionOf(trace, at("group"));
+  const [mine, theirs] = [trace, other].map((one) => ({ start: groupOf(one, section, 21, 2).offset, scale: scaleOf(one, section, 21, 2).offset, weight: byteMeaning(one, section, 21, 0, 0).low.weight }));
+  assert.deepEqual([theirs.start - mine.start, theirs.scale - mine.scale, theirs.weight - mine.weight], [-96, 4, 7]);
+});
+
 test("a group's codes are those of its 64 bytes, each weight once", () => {
   const codes = groupCodes(trace, sectionOf(trace, at("group")), 21, 1);
   assert.equal(codes.length, 128);
@@ -66,7 +73,7 @@ test("pages of rows repeat as in the engine", () => Object.entries(data.patterns
 
 test("the sections are grouped as in the PNG", () => assert.deepEqual(fileGroups(trace).map(({ name, offset, length, kind }) => [name, offset, length, kind]), data.groups));
 
-test("the copied line is the one that Python writes", () => data.code.forEach(([{ section, row, group, byte, level, preset }, line]) => assert.equal(codeLine(data.spec, { preset, section, row, group, byte, level }), line)));
+test("the copied line is the one that Python writes", () => data.code.forEach(([given, { section, row, group, byte, level, preset }, line]) => assert.equal(codeLine({ ...data.spec, given }, { preset, section, row, group, byte, level }), line)));
 
 // ---- the way about ----
 
