@@ -3,18 +3,15 @@
 A chart of measured numbers also lies inside its PNG as text, so a test can draw a committed one again and compare.
 """
 
-import io
-import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from matplotlib.ticker import LogLocator, MaxNLocator
-from PIL import Image, PngImagePlugin
 
 from widgets.chart_data import DASHES, HUES, MARKERS, Axis, Chart, Reference, Series
-from widgets.figures import Canvas, font_size
+from widgets.figures import Canvas, data_in_png, png_with_data, text_width
 from widgets.playground import Badge
 from widgets.still import Words
 
@@ -23,7 +20,6 @@ LEFT, RIGHT, TOP, BOTTOM = 64, 24, 12, 44
 ROW = 24
 MARK = 5
 """px of a marker's radius."""
-LETTER = 0.62  # width of a DejaVu Sans letter over its size, a little more than the mean
 TICKS = 8
 KEY = "nanoqwen-lab chart"
 
@@ -77,27 +73,19 @@ def chart_png(chart: Chart) -> bytes:
         canvas.line(LEFT, frame.y(reference.y), WIDTH - RIGHT, frame.y(reference.y), "axis dash")
     for number, series in enumerate(chart.series):
         _draw_series(canvas, frame, number, series)
-    return _with_data(canvas.png(), chart) if chart.words.badge.kind == "measured" else canvas.png()
+    return png_with_data(canvas.png(), KEY, asdict(chart)) if chart.words.badge.kind == "measured" else canvas.png()
 
 
 def chart_in(png: bytes) -> Chart | None:
     """The chart of measured numbers that a PNG was drawn from; None for any other PNG."""
-    note = Image.open(io.BytesIO(png)).info.get(KEY)
-    if note is None:
+    data = data_in_png(png, KEY)
+    if data is None:
         return None
-    data = json.loads(note)
     words = Words(**{**data["words"], "badge": Badge(**data["words"]["badge"])})
     series = tuple(Series(**_tuples(one)) for one in data["series"])
     references = tuple(Reference(**one) for one in data["references"])
     x, y = (Axis(**_tuples(data[axis])) for axis in "xy")
     return Chart(words, x, y, series, references, data["height"])
-
-
-def _with_data(png: bytes, chart: Chart) -> bytes:
-    note, out = PngImagePlugin.PngInfo(), io.BytesIO()
-    note.add_text(KEY, json.dumps(asdict(chart)))
-    Image.open(io.BytesIO(png)).save(out, "png", pnginfo=note)
-    return out.getvalue()
 
 
 def _tuples(value: dict[str, Any]) -> dict[str, Any]:
@@ -136,7 +124,7 @@ def _key_places(chart: Chart) -> tuple[list[tuple[float, float]], float]:
     """Where the key's parts begin, and the height of its rows."""
     places, x, y = [], 0.0, ROW / 2
     for name, _ in _key(chart):
-        width = len(name) * font_size("s") * LETTER + 28
+        width = text_width(name, "s") + 28
         if x and x + width > WIDTH:
             x, y = 0.0, y + ROW
         places.append((x, y))

@@ -5,14 +5,15 @@ A Canvas counts in px from the top left like the browser's SVG, and its classes 
 """
 
 import io
+import json
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Circle, Polygon, Rectangle
-from PIL import Image
+from PIL import Image, PngImagePlugin
 
 Dash = Literal["solid", "dashed", "dotted", "dashdot"]
 
@@ -31,6 +32,7 @@ HUES = {
 }
 ACCENT = HUES["ca"][0]
 ABOVE_LINES = 2.5  # in matplotlib's order: shapes 1, lines 2, text 3
+_LETTER = 0.62  # width of a DejaVu Sans letter over its size, a little more than the mean
 LINES = {"rule": (RULE, 1), "axis": (LINE, 1), "strong": (TEXT, 2), "sel": (ACCENT, 2)}
 
 
@@ -111,6 +113,25 @@ class Canvas:
 def png_size(png: bytes) -> tuple[int, int]:
     """Width and height in px of a PNG, from its header."""
     return int.from_bytes(png[16:20], "big"), int.from_bytes(png[20:24], "big")
+
+
+def png_with_data(png: bytes, key: str, data: object) -> bytes:
+    """The PNG with JSON-ready data in it, as a text chunk named `key`: whoever has the picture has its numbers."""
+    note, out = PngImagePlugin.PngInfo(), io.BytesIO()
+    note.add_text(key, json.dumps(data))
+    Image.open(io.BytesIO(png)).save(out, "png", pnginfo=note)
+    return out.getvalue()
+
+
+def data_in_png(png: bytes, key: str) -> Any:
+    """What png_with_data put into a PNG under this key; None for any other PNG."""
+    note = Image.open(io.BytesIO(png)).info.get(key)
+    return None if note is None else json.loads(note)
+
+
+def text_width(string: str, classes: str = "") -> float:
+    """About the px that a text of these classes takes; seldom less than it does."""
+    return len(string) * font_size(classes) * _LETTER
 
 
 def font_size(classes: str) -> int:

@@ -4,22 +4,18 @@ Its text/plain is the same everywhere and says where the numbers are: in the pic
 PNG as text, so a test can draw a committed one again and compare.
 """
 
-import io
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 import ipywidgets
-from PIL import Image, PngImagePlugin
 
 from widgets.evidence import STYLE, Table, badge_text, cell_text
-from widgets.figures import Canvas, font_size
+from widgets.figures import Canvas, data_in_png, png_with_data, text_width
 from widgets.playground import Badge
 from widgets.still import mimebundle
 
 ROW, PADDING, GAP = 24, 16, 24
-LETTER = 0.62  # width of a DejaVu Sans letter over its size, a little more than the mean
 KEY = "nanoqwen-lab table"
 
 
@@ -35,11 +31,7 @@ class LiveTable(ipywidgets.HTML):  # type: ignore[misc]
 
     def png(self) -> bytes:
         """The table as a picture that carries its cells as JSON."""
-        note = PngImagePlugin.PngInfo()
-        note.add_text(KEY, json.dumps(asdict(self.table)))
-        out = io.BytesIO()
-        Image.open(io.BytesIO(_draw(self.table))).save(out, "png", pnginfo=note)
-        return out.getvalue()
+        return png_with_data(_draw(self.table), KEY, asdict(self.table))
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         return mimebundle(self, repr(self), self.png())
@@ -47,10 +39,9 @@ class LiveTable(ipywidgets.HTML):  # type: ignore[misc]
 
 def table_in(png: bytes) -> Table | None:
     """The table that a LiveTable's PNG was drawn from; None for any other PNG."""
-    note = Image.open(io.BytesIO(png)).info.get(KEY)
-    if note is None:
+    data = data_in_png(png, KEY)
+    if data is None:
         return None
-    data = json.loads(note)
     rows = tuple(tuple(Badge(**cell) if isinstance(cell, dict) else cell for cell in row) for row in data["rows"])
     badge = Badge(**data["badge"]) if data["badge"] else None
     return Table(data["title"], tuple(data["columns"]), rows, badge, data["note"])
@@ -58,9 +49,11 @@ def table_in(png: bytes) -> Table | None:
 
 def _draw(table: Table) -> bytes:
     grid = [table.columns, *(tuple(map(cell_text, row)) for row in table.rows)] if table.rows else []
-    widths = [max(_width(cell) for cell in column) for column in zip(*grid, strict=True)]
+    widths = [max(text_width(cell) for cell in column) for column in zip(*grid, strict=True)]
     feet = [line for line in (table.note, badge_text(table.badge) if table.badge else "") if line]
-    inner = max(sum(widths) + GAP * (len(widths) - 1), *(_width(line, "s") for line in feet), _width(table.title))
+    inner = max(
+        sum(widths) + GAP * (len(widths) - 1), *(text_width(line, "s") for line in feet), text_width(table.title)
+    )
     canvas = Canvas(round(inner) + 2 * PADDING, ROW * (len(grid) + 1 + len(feet)) + PADDING)
     canvas.text(PADDING, ROW / 2 + 8, table.title, "b")
     for row, cells in enumerate(grid):
@@ -78,7 +71,3 @@ def _draw_row(canvas: Canvas, cells: Sequence[str], widths: list[float], numeric
         muted = "" if row else " mu"
         canvas.text(x + width if right else x, y, cell, ("e" if right else "") + muted)
         x += width + GAP
-
-
-def _width(string: str, classes: str = "") -> float:
-    return len(string) * font_size(classes) * LETTER
