@@ -23,7 +23,7 @@ def every_state():
 
 
 def javascript_data():
-    states = [[{name: getattr(one, name) for name in one.fields}, one.sentence, one.code] for one in every_state()]
+    states = [[{name: getattr(one, name) for name in one.fields}, one.code] for one in every_state()]
     return {"trace": WordUnpack()._trace, "spec": WordUnpack()._spec, "states": states}
 
 
