@@ -27,11 +27,12 @@ from lab_engine.nanoqwen_file import LAYOUTS
 def pack_words(q: Tensor, layout: str) -> Tensor:
     """Pack eight codes a word: nibble i (bits 4i to 4i + 3) holds n = q + 8 of one weight.
 
-    q: int8 (rows, k) in -8…7, k a multiple of 8. Returns int32 (rows, k // 8), read as bit patterns.
-    layout: `linear`, nibble i holds weight i; `value_shuffle`, nibble i holds weight 0 2 4 6 1 3 5 7 [i].
+    q: int8 (rows, k) in -8…7, k a multiple of 8. Returns int32 (rows, k // 8), bit patterns.
+    layout: `linear`, nibble i holds weight i; `value_shuffle`, nibble i holds weight order[i],
+    where order = (0, 2, 4, 6, 1, 3, 5, 7).
 
     >>> toy = torch.tensor([[-7, -1, 0, 3, 5, -4, 2, 7]], dtype=torch.int8)
-    >>> [hex(int(pack_words(toy, layout)) & 0xFFFFFFFF) for layout in ("linear", "value_shuffle")]
+    >>> [hex(int(pack_words(toy, name)) & 0xFFFFFFFF) for name in ("linear", "value_shuffle")]
     ['0xfa4db871', '0xf4b7ad81']
     """
     order = (0, 1, 2, 3, 4, 5, 6, 7) if layout == "linear" else (0, 2, 4, 6, 1, 3, 5, 7)
@@ -66,7 +67,7 @@ def _hint(q: Tensor, layout: str, yours: Tensor) -> str:
         (_in_int8(n, order), "An int8 has 8 bits: shift in int64, then convert to int32."),
         (words_of(n, order[::-1]), "Nibble 0 is bits 0–3: weight 0 goes to the low end of the word."),
         (words_of(n, swapped_bytes), "Nibble 0 is bits 0–3, and the word little-endian: byte 0 holds nibbles 0 and 1."),
-        (words_of(n, INVERSE), "Nibble i holds weight 0 2 4 6 1 3 5 7 [i]; yours went the other way."),
+        (words_of(n, INVERSE), f"{_ORDER[:-1]}; yours went the other way."),
         (words_of(n, LINEAR), _TWO_LAYOUTS),
         (words_of(n, SHUFFLED), _TWO_LAYOUTS),
     )
@@ -96,6 +97,7 @@ def _codes(*rows: tuple[int, ...]) -> Tensor:
 _SMEAR = "Sign bits run over the neighbours: n = q + 8 is never negative."
 _PLUS_7 = "n = q + 8; −8 must be 0."
 _TWO_LAYOUTS = "Two layouts, two words: the order of the nibbles depends on `layout`."
+_ORDER = "Nibble i holds weight order[i], where order = (0, 2, 4, 6, 1, 3, 5, 7)."
 _BY_HAND = "n = q + 8, then nibble i is shifted left by 4i: do one word by hand."
 
 _TOY = _codes((-7, -1, 0, 3, 5, -4, 2, 7))
@@ -103,7 +105,7 @@ _RANDOM = (distinct_nibbles(9) - 8).to(torch.int8).reshape(3, 24)
 
 CASES = (
     Case("the toy word (linear)", (_TOY, "linear"), _BY_HAND),
-    Case("the toy word (shuffled)", (_TOY, "value_shuffle"), "Nibble i holds weight 0 2 4 6 1 3 5 7 [i]."),
+    Case("the toy word (shuffled)", (_TOY, "value_shuffle"), _ORDER),
     Case("three rows of 24 (linear)", (_RANDOM, "linear"), "Row by row, eight codes a word: (rows, k // 8)."),
     Case("three rows of 24 (shuffled)", (_RANDOM, "value_shuffle"), "The order is that of the eight codes of a word."),
     Case("−1 beside 3", (_codes((-1, 3, 0, 0, 0, 0, 0, 0)), "linear"), _SMEAR),

@@ -13,10 +13,11 @@ from lab_engine.checks.verdict import Row
 def quantize_rows(weight: Tensor) -> tuple[Tensor, Tensor]:
     """Quantize to INT4 in groups of 128: the reader computes codes × scale.
 
-    weight: float32 (rows, k). Returns codes, int8 (rows, k) in -7…7, and scales, float16 (rows, k // 128):
-    the scale of a group is max |w| / 7 rounded to float16, the codes are w / that scale, rounded to nearest.
-    A group whose scale is 0 has codes 0. ValueError that names k and 128 if k is not divisible by 128, and one that
-    names the scale if a scale is not finite.
+    weight: float32 (rows, k). Returns codes, int8 (rows, k), and scales, float16
+    (rows, k // 128). The scale of a group is max |w| / 7 rounded to float16. The codes are
+    w / that scale, rounded to nearest, then clipped to -7…7 (a scale that fp16 rounds down
+    makes larger ones). A group whose scale is 0 has codes 0. ValueError that names k and 128
+    if k is not divisible by 128, and one that names the scale if a scale is not finite.
 
     >>> toy = torch.tensor([[-0.43, -0.07, 0.02, 0.19, 0.31, -0.25, 0.13, 0.4375] * 16])
     >>> codes, scales = quantize_rows(toy)

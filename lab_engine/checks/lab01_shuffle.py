@@ -25,9 +25,11 @@ from lab_engine.checks.verdict import Row
 
 
 def shuffle_words(words: Tensor) -> Tensor:
-    """Turn `linear` words into `value_shuffle` words: nibble i of the result is nibble 0 2 4 6 1 3 5 7 [i] of the word.
+    """Turn `linear` words into `value_shuffle` words: the same nibbles in another order.
 
-    words: int32 of any shape, read as bit patterns; nibble i is bits 4i to 4i + 3. Returns int32 of the same shape.
+    Nibble i (bits 4i to 4i + 3) of the result is nibble order[i] of the word, where
+    order = (0, 2, 4, 6, 1, 3, 5, 7). words: int32 of any shape, read as bit patterns.
+    Returns int32 of the same shape.
 
     >>> hex(shuffle_words(torch.tensor(0x76543210, dtype=torch.int32)))
     '0x75316420'

@@ -51,7 +51,7 @@ WRONG_PACK = {
     "big-endian word": (big_endian, "Nibble 0 is bits 0–3", 0x71B84DFA),
     "the inverse order": (
         pack_with(order=lambda o: INVERSE if o == SHUFFLED else o),
-        "Nibble i holds weight 0 2 4 6 1 3 5 7 [i]",
+        "Nibble i holds weight order[i], where order = (0, 2, 4, 6, 1, 3, 5, 7); yours went",
         0xFA4DB871,
     ),
     "layout ignored": (lambda q, _layout: pack_words(q, "linear"), "Two layouts, two words", 0xFA4DB871),

@@ -235,6 +235,29 @@ def test_a_scale_that_is_nearest_to_0_is_told_apart_from_that_of_a_group_of_zero
     assert "below half of float16's smallest number" in QUANTIZE.check(wrong).hint
 
 
+def as_the_docstring_says(weight):
+    """Sentence by sentence, one weight at a time."""
+    rows, k = weight.shape
+    if k % 128:
+        raise ValueError(f"k = {k}, 128")
+    codes, scales = torch.zeros(rows, k, dtype=torch.int8), torch.zeros(rows, k // 128, dtype=torch.float16)
+    for row in range(rows):
+        for group in range(k // 128):
+            columns = range(128 * group, 128 * group + 128)
+            scales[row, group] = max(abs(weight[row, i].item()) for i in columns) / 7
+            if not scales[row, group].isfinite() or not weight[row].isfinite().all():
+                raise ValueError("scale")
+            scale = scales[row, group].item()
+            for i in columns if scale else ():
+                codes[row, i] = min(max(round(weight[row, i].item() / scale), -7), 7)
+    return codes, scales
+
+
+def test_following_the_docstring_sentence_by_sentence_passes():
+    verdict = QUANTIZE.check(as_the_docstring_says)
+    assert verdict.status == "passed", verdict
+
+
 def test_quantize_rows_is_a_loop_over_groups_and_equals_the_engines():
     weight = torch.randn(3, 384, generator=torch.Generator().manual_seed(1))
     codes, scales = quantize_rows(weight)
