@@ -25,13 +25,11 @@ from bokeh.models.annotations import LabelSet, Span
 from bokeh.models.renderers import DataRenderer, GlyphRenderer
 from bokeh.plotting import figure
 
-from widgets.chart_data import DASHES, HUES, MARKERS, Chart, Series
+from widgets.chart_data import DASHES, HUES, LABEL, MARKERS, Chart, Series
 
 FONT = "system-ui, sans-serif"
 MARK = 10
 """px of a marker."""
-LABEL = 9
-"""px from a mark to its label."""
 NEAR = 40
 """px from the left edge of the figure to the axis at least, so that zooming moves no axis much."""
 

@@ -19,6 +19,9 @@ MARKERS = ("circle", "square", "triangle", "diamond", "inverted_triangle", "hex"
 DASHES: tuple[Dash, ...] = ("solid", "dashed", "dotted", "dashdot", "solid", "dashed")
 """The look of the first to the sixth series: there are four hues, so a shape or a dash tells them apart too."""
 
+LABEL = 9
+"""px from a mark to its label."""
+
 HEIGHT = 280
 TEXT_ROWS = 24
 PAD = 0.05

@@ -10,7 +10,7 @@ from typing import Any
 
 from matplotlib.ticker import LogLocator, MaxNLocator
 
-from widgets.chart_data import DASHES, HUES, MARKERS, Axis, Chart, Reference, Series
+from widgets.chart_data import DASHES, HUES, LABEL, MARKERS, Axis, Chart, Reference, Series
 from widgets.figures import Canvas, data_in_png, png_with_data, text_width
 from widgets.playground import Badge
 from widgets.still import Words
@@ -22,9 +22,6 @@ MARK = 5
 """px of a marker's radius."""
 TICKS = 8
 KEY = "nanoqwen-lab chart"
-
-LABEL = 9
-"""px from a mark to its label."""
 
 _CORNERS = {
     "circle": tuple((math.cos(math.tau * at / 24), math.sin(math.tau * at / 24)) for at in range(24)),
