@@ -11,6 +11,7 @@ HEAD = """# data/
 | tiny-coder/ | the shipped model as a Hugging Face folder: Qwen2, bf16 shards, tokenizer, training_record.json |
 | tiny-coder.nanoqwen | the same model, INT4, in one file |
 | int4_costs.json | what INT4 costs the model, measured by `tools/measure_int4.py` |
+| h200/ | measurements from an NVIDIA H200, recorded by `tools/record_h200.py` |
 
 The model was trained by `tools/train_tiny_coder.py` on Python source that its authors license permissively.
 `tools/tiny_corpus.py` made the corpus: it reads each licence from the package's own metadata and refuses what is not
