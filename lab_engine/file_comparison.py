@@ -9,7 +9,6 @@ from __future__ import annotations
 import gc
 import json
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -19,22 +18,24 @@ from typing import Any
 
 import psutil
 
+from lab_engine.errors import NanoqwenError
 from lab_engine.file_map import regions
 from lab_engine.nanoqwen_file import NanoqwenFile
+from lab_engine.processes import output_of
 
 _RUNS = 9
 _PIECE_BYTES = 1 << 16
 
 
 @dataclass(frozen=True)
-class Cost:
-    """What one way of reading took, in seconds and bytes.
+class ReadCost:
+    """What one of READERS took, in seconds and bytes.
 
     num_bytes: of the file. open_seconds, row_seconds: medians. resident_bytes: what the process holds more after it
     opened the file and read one row, pages of the file included. row: that row, as hexadecimal digits.
     """
 
-    way: str
+    reader: str
     num_bytes: int
     open_seconds: float
     row_seconds: float
@@ -67,11 +68,12 @@ def bytes_by_part(path: Path) -> dict[str, int]:
     return parts
 
 
-def measure(way: str, path: Path, tensor: str, row: int) -> Cost:
-    """Read row `row` of `tensor` in one of WAYS, in a new process."""
-    command = [sys.executable, "-m", "lab_engine.file_comparison", way, str(path), tensor, str(row)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    return Cost(**json.loads(done.stdout))
+def measure(reader: str, path: Path, tensor: str, row: int) -> ReadCost:
+    """Read row `row` of `tensor` with one of READERS, in a new process; NanoqwenError with its reason if it fails."""
+    if reader not in READERS:
+        raise NanoqwenError(f"reader {reader!r}: expected one of {'; '.join(READERS)}")
+    command = [sys.executable, "-m", "lab_engine.file_comparison", reader, str(path), tensor, str(row)]
+    return ReadCost(**json.loads(output_of(command)))
 
 
 def _open_mapped(path: Path) -> Any:
@@ -90,16 +92,16 @@ def _open_whole(path: Path) -> Any:
     return load_file(path).__getitem__
 
 
-WAYS: dict[str, Callable[[Path], Any]] = {
+READERS: dict[str, Callable[[Path], Any]] = {
     ".nanoqwen, mapped": _open_mapped,
     "safetensors, one row asked for": _open_lazily,
     "safetensors, all loaded": _open_whole,
 }
-"""How a file is opened; what comes back gives a tensor by its name, and that a row by its number. None needs torch."""
+"""Ways to open a file; what comes back gives a tensor by its name, and that a row by its number. None needs torch."""
 
 
-def _measure_here(way: str, path: Path, tensor: str, row: int) -> Cost:
-    open_file, seconds = WAYS[way], []
+def _measure_here(reader: str, path: Path, tensor: str, row: int) -> ReadCost:
+    open_file, seconds = READERS[reader], []
     content = open_file(path)(tensor)[row].tobytes().hex()  # libraries load what they need at the first call
     gc.collect()
     before = psutil.Process().memory_info().rss
@@ -114,7 +116,7 @@ def _measure_here(way: str, path: Path, tensor: str, row: int) -> Cost:
         held(tensor)[row].tobytes()
         seconds.append((opened - start, time.perf_counter() - opened))
     opening, reading = (statistics.median(column) for column in zip(*seconds, strict=True))
-    return Cost(way, path.stat().st_size, opening, reading, max(resident, 0), content)
+    return ReadCost(reader, path.stat().st_size, opening, reading, max(resident, 0), content)
 
 
 if __name__ == "__main__":

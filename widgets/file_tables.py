@@ -15,7 +15,7 @@ from lab_engine.bench.files import write_sparse_file
 from lab_engine.bench.models import QWEN_7B, byte_tokenizer
 from lab_engine.device_copy import WAYS, time_copies
 from lab_engine.errors import NanoqwenError
-from lab_engine.file_comparison import Cost
+from lab_engine.file_comparison import ReadCost
 from lab_engine.file_map import Region
 from lab_engine.file_pages import time_opening, touch
 from lab_engine.nanoqwen_file import NanoqwenFile
@@ -79,11 +79,11 @@ def _open_7b() -> tuple[str, str, str]:
     return label, f"{1e3 * statistics.median(opening):.2f}", f"{1e6 * statistics.median(reading):.0f}"
 
 
-def comparison_table(costs: Sequence[Cost]) -> LiveTable:
-    """The ways of reading that file_comparison.py measured, one a row."""
+def comparison_table(costs: Sequence[ReadCost]) -> LiveTable:
+    """The readers that file_comparison.py measured, one a row."""
     rows = tuple(
         (
-            cost.way,
+            cost.reader,
             f"{cost.num_bytes / 1e6:.2f}",
             f"{1e3 * cost.open_seconds:.2f}",
             f"{1e6 * cost.row_seconds:.0f}",

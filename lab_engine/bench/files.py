@@ -16,7 +16,6 @@ import xxhash
 
 from lab_engine.bench.machine import median_seconds, read_bandwidth
 from lab_engine.bench.models import QWEN_05B, QWEN_7B, write_random_file
-from lab_engine.bench.processes import output_of
 from lab_engine.bench.qwen_tokenizer import CONTROL_TOKENS, qwen_sized_tokenizer
 from lab_engine.bench.result import Measurement
 from lab_engine.config import ModelConfig
@@ -31,6 +30,7 @@ from lab_engine.nanoqwen_file import (
     tensor_shapes,
 )
 from lab_engine.nanoqwen_writer import preamble_and_header
+from lab_engine.processes import output_of
 from lab_engine.tokenizer import Tokenizer
 
 _ROWS, _K, _PIECE_ROWS = 4096, 4096, 256  # pieces as the converter takes them

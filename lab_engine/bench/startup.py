@@ -11,10 +11,10 @@ from pathlib import Path
 from statistics import median
 
 from lab_engine.bench.models import QWEN_05B, shipped_model, tokens_agree, write_random_file
-from lab_engine.bench.processes import child_environment, last_line, output_of
 from lab_engine.bench.result import Measurement
 from lab_engine.errors import NanoqwenError
 from lab_engine.loading import open_source
+from lab_engine.processes import child_environment, last_line, output_of
 
 _PROMPT = "def fibonacci(n):"
 _RUNS = 5

@@ -2,12 +2,15 @@
 
 import json
 import struct
+import sys
 
 import pytest
 
 from lab_engine import data_path
-from lab_engine.file_comparison import WAYS, bytes_by_part, measure, write_safetensors
+from lab_engine.errors import NanoqwenError
+from lab_engine.file_comparison import READERS, bytes_by_part, measure, write_safetensors
 from lab_engine.nanoqwen_file import NanoqwenFile
+from lab_engine.processes import output_of
 
 GATE = "model.layers.0.mlp.gate_proj.weight"
 ROW = 5
@@ -20,10 +23,10 @@ def shipped():
 
 @pytest.fixture(scope="module")
 def costs(shipped, tmp_path_factory):
-    """One measurement of each way on the shipped model."""
+    """One measurement by each reader of the shipped model."""
     copy = write_safetensors(shipped, tmp_path_factory.mktemp("copy") / "int4.safetensors")
-    paths = dict(zip(WAYS, (shipped.path, copy, copy), strict=True))
-    return paths, {way: measure(way, path, GATE, ROW) for way, path in paths.items()}
+    paths = dict(zip(READERS, (shipped.path, copy, copy), strict=True))
+    return paths, {reader: measure(reader, path, GATE, ROW) for reader, path in paths.items()}
 
 
 def test_the_copy_holds_every_tensor_of_the_file_bit_for_bit(shared_file, tmp_path):
@@ -61,13 +64,37 @@ def test_every_way_reads_the_row_that_was_asked_for(shipped, costs):
 
 
 def test_the_measurements_say_how_much_was_read(costs):
-    paths, by_way = costs
-    for way, cost in by_way.items():
-        assert cost.way == way
-        assert cost.num_bytes == paths[way].stat().st_size
+    paths, by_reader = costs
+    for reader, cost in by_reader.items():
+        assert cost.reader == reader
+        assert cost.num_bytes == paths[reader].stat().st_size
         assert 0 < cost.row_seconds < 1
         assert 0 < cost.open_seconds < 1
-    mapped, lazy, whole = by_way.values()
+    mapped, lazy, whole = by_reader.values()
     assert whole.resident_bytes > 0.6 * whole.num_bytes
     assert mapped.resident_bytes < 0.2 * mapped.num_bytes
     assert lazy.resident_bytes < 0.2 * lazy.num_bytes
+
+
+def test_a_reader_that_there_is_not_is_refused_with_those_that_there_are(shipped):
+    with pytest.raises(NanoqwenError) as error:
+        measure("gguf", shipped.path, GATE, ROW)
+    assert str(error.value) == f"reader 'gguf': expected one of {'; '.join(READERS)}"
+
+
+@pytest.mark.parametrize(
+    ("reader", "tensor", "row", "reason"),
+    [(0, "x", 0, "section 'x'"), (0, GATE, 896, "896"), (1, "x", 0, "tensor x"), (2, "x", 0, "'x'")],
+)
+def test_what_a_reader_does_not_find_is_one_line_with_its_reason(costs, reader, tensor, row, reason):
+    name, path = list(costs[0].items())[reader]
+    with pytest.raises(NanoqwenError) as error:
+        measure(name, path, tensor, row)
+    assert str(error.value).startswith(f"-m lab_engine.file_comparison {name}: ended with 1: ")
+    assert reason in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_the_processes_that_measure_need_no_torch():
+    code = "import sys, lab_engine.file_comparison; print('torch' in sys.modules)"
+    assert output_of([sys.executable, "-c", code]) == b"False\n"

@@ -7,7 +7,7 @@ from lab_engine import SHIPPED_MODEL, data_path
 from lab_engine.bench.models import QWEN_7B
 from lab_engine.device_copy import WAYS, CopyTimes
 from lab_engine.errors import NanoqwenError
-from lab_engine.file_comparison import Cost
+from lab_engine.file_comparison import ReadCost
 from lab_engine.file_map import Region
 from lab_engine.file_pages import OpenTimes, TouchedPages
 from lab_engine.nanoqwen_file import section_length, tensor_shapes
@@ -76,9 +76,9 @@ def test_a_folder_that_takes_no_large_file_is_named(monkeypatch):
 
 
 def test_costs_are_shown_in_megabytes_milliseconds_and_microseconds():
-    table = comparison_table([Cost("mapped", 6_192_962, 0.00113, 24e-6, 84 << 10, "00")])
+    table = comparison_table([ReadCost("mapped", 6_192_962, 0.00113, 24e-6, 84 << 10, "00")])
     assert table.table.rows == (("mapped", "6.19", "1.13", "24", "0.09"),)
-    assert repr(table) == repr(comparison_table([Cost("mapped", 1, 1.0, 1.0, 1, "ff")]))
+    assert repr(table) == repr(comparison_table([ReadCost("mapped", 1, 1.0, 1.0, 1, "ff")]))
 
 
 def test_the_copy_to_a_gpu_is_measured_where_there_is_one(monkeypatch):

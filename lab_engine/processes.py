@@ -1,4 +1,4 @@
-"""Programs that a benchmark starts to measure a process as a whole."""
+"""Programs that are started to measure a process as a whole. No torch here."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def output_of(command: list[str]) -> bytes:
     """What the command prints; NanoqwenError with its last line where it fails."""
     done = subprocess.run(command, capture_output=True, check=False, env=child_environment())
     if done.returncode:
-        raise NanoqwenError(f"bench: {' '.join(command[1:4])} ended with {done.returncode}: {last_line(done.stderr)}")
+        raise NanoqwenError(f"{' '.join(command[1:4])}: ended with {done.returncode}: {last_line(done.stderr)}")
     return done.stdout
 
 
