@@ -1,11 +1,13 @@
 """The tables of what an unpacking costs: recorded numbers, code compiled here, a machine with or without a GPU."""
 
+import json
 import sys
 
 import pytest
 
 from lab_engine.recordings import load_recording
 from lab_engine.unpack import unpack_all
+from tools.bootstrap import ROOT
 from widgets import unpack_tables
 from widgets.source import Source
 from widgets.unpack_tables import code_here, gpu_here, instructions_table, integer_room, kernel_source, machine_code
@@ -95,3 +97,14 @@ def test_the_texts_are_the_same_on_every_machine(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
     monkeypatch.setitem(sys.modules, "cuda.core", None)
     assert here == (repr(gpu_here()), repr(code_here(load_recording("unpack"))))
+
+
+def test_lab_01_names_the_recorded_numbers():
+    notebook = json.loads((ROOT / "labs" / "01_int4.ipynb").read_text(encoding="utf-8"))
+    text = "\n".join("".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "markdown")
+    recording = load_recording("unpack")
+    needs = {row[0]: row[3] for row in instructions_table(recording, BANDWIDTH).rows}
+    assert f"**{integer_room(recording, BANDWIDTH):.2f} integer instructions**" in text
+    assert "lop3 needs {lop3}, the look-up {prmt}, the plain way {shift_mask}".format(**needs) in text
+    words = recording.data["timing"]["methods"]["lop3"]["words_per_second"]
+    assert f"Measured: {8 * words / 1e12:.1f}." in text
