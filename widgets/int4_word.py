@@ -5,6 +5,7 @@ word before the first instruction, step k what the k-th instruction did.
 """
 
 import operator
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, SupportsIndex
 
@@ -36,13 +37,20 @@ class Word(traitlets.Unicode[str, Any]):
     def validate(self, obj: Any, value: Any) -> str:  # noqa: ARG002 - traitlets' signature
         """The word as 0x and eight digits; TraitError for anything that is no word."""
         try:
-            number = int(value, 16) if isinstance(value, str) else operator.index(value)
+            number = _hex_number(value) if isinstance(value, str) else operator.index(value)
         except (TypeError, ValueError):
             number = 1 << 32
         if not -(1 << 31) <= number < 1 << 32:
             shown = f'"{value}"' if isinstance(value, str) else value
             raise traitlets.TraitError(f'word is {shown}, expected 32 bits as an int or as hex digits: "{TOY}"')
         return hex_word(number & 0xFFFFFFFF)
+
+
+def _hex_number(text: str) -> int:
+    """Up to eight hex digits, after 0x or without; ValueError for what int() would take besides: signs, spaces, _."""
+    if not re.fullmatch(r"(0x)?[0-9a-fA-F]{1,8}", text):
+        raise ValueError(text)
+    return int(text, 16)
 
 
 class WordUnpack(Playground):
@@ -74,6 +82,8 @@ class WordUnpack(Playground):
         method: str | None = None,
         step: int | None = None,
     ) -> None:
+        if word is not None and codes is not None:
+            raise traitlets.TraitError("word and codes are two ways to say the same: pass one of them")
         presets = word_presets()
         if preset is None and method is None and step is None:
             preset = presets[0].name

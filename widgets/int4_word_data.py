@@ -17,7 +17,7 @@ from lab_engine.int4 import pack_words
 from lab_engine.nanoqwen_file import LAYOUTS
 from lab_engine.ptx import Registers
 from lab_engine.unpack import METHODS, REGISTERS, WEIGHTS, UnpackStep, UnpackTrace, trace_unpack
-from widgets.int4_word_notes import SIGNS, half, note, number, result_notes, sentence
+from widgets.int4_word_notes import SIGNS, half, note, number, result_notes, sentence, signs
 from widgets.words import hex_word
 
 ALL_BITS = 0xFFFFFFFF
@@ -79,17 +79,17 @@ def _start(trace: UnpackTrace, words: Mapping[str, int]) -> dict[str, Any]:
 def _step(trace: UnpackTrace, at: int) -> dict[str, Any]:
     step, owners = trace.steps[at], _owners(trace.method)
     known = {"word": _word_owners(trace.layout)} | {trace.steps[i].writes: owners[i] for i in range(at)}
-    mask = step.reads[1][1] if step.op in ("and.b32", "lop3.b32") else None
+    mask = step.reads[1][1] if signs(step).startswith("&") else None
     same_places = step.op in SIGNS  # the others move bits
     data: dict[str, Any] = {
-        "sentence": sentence(trace, at),
+        "sentence": sentence(trace, at, owners[at]),
         "text": step.text,
         "why": step.note,
         "rows": [] if step.op == "prmt.b32" else _rows(step, known, mask),
         "result": _row(f"= {step.writes}", step.value, owners[at]),
         "bands": [] if mask is None else _runs(mask),
         "changed": step.reads[0][1] ^ step.value if same_places else 0,
-        "wires": _wires(step, known[step.reads[0][0]]) if step.op == "shr.u32" else [],
+        "wires": _wires(step, known.get(step.reads[0][0], NO_OWNER)) if step.op == "shr.u32" else [],
         "notes": result_notes(trace, at, owners[at]),
     }
     return data | _lookup(step, known, data["result"]) if step.op == "prmt.b32" else data
@@ -110,22 +110,21 @@ def _row(label: str, value: int, owners: str, kept: int = ALL_BITS, constant: st
 def _rows(step: UnpackStep, known: Owners, mask: int | None) -> list[dict[str, Any]]:
     """The operands, but lop3's table, which is in the instruction's text."""
     (name, value), *rest = step.reads[:3]
-    first = "low " + name if step.op == "mov.b32" else name
+    first = "low " + name if step.op == "mov.b32" and rest else name
     rows = [_row(first, value, known.get(name, NO_OWNER), ALL_BITS if mask is None else mask)]
-    for sign, (name, value) in zip(_signs(step), rest, strict=True):
+    for sign, (name, value) in zip(_signs(step) or ("", ""), rest, strict=False):
         if sign == "&":
             rows.append(_row("& mask", value, NO_OWNER, constant="m"))
-        elif sign == ">>":
-            rows.append({"label": f">> {value}", "value": value, "fill": ""})
+        elif sign in (">>", "<<"):
+            rows.append({"label": f"{sign} {value}", "value": value, "fill": ""})
         else:
-            rows.append(
-                _row(f"{sign} {_operand(step, name, value)}".replace("+ −", "− "), value, known.get(name, NO_OWNER))
-            )
+            label = f"{sign} {_operand(step, name, value)}".replace("+ −", "− ").strip()
+            rows.append(_row(label, value, known.get(name, NO_OWNER)))
     return rows
 
 
 def _signs(step: UnpackStep) -> Sequence[str]:
-    return {"shr.u32": [">>"], "mov.b32": ["high"], "cvt.rn.f16.s32": []}.get(step.op) or list(SIGNS.get(step.op, ""))
+    return {"shr.u32": [">>"], "shl.b32": ["<<"], "mov.b32": ["high"]}.get(step.op) or signs(step)
 
 
 def _operand(step: UnpackStep, name: str, value: int) -> str:

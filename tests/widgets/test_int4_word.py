@@ -7,9 +7,10 @@ import traitlets
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lab_engine import ptx
 from lab_engine.group_trace import running_group
 from lab_engine.int4 import quantize_groups
-from lab_engine.unpack import METHODS
+from lab_engine.unpack import METHODS, UnpackMethod, unpack_all
 from tests.widgets.word_data import DATA_FILE, every_state, javascript_data
 from widgets import WordUnpack
 from widgets.int4_word_data import word_data
@@ -138,6 +139,69 @@ def test_every_pick_of_every_prmt_gives_the_byte_of_the_result():
                 assert step["result"]["value"] >> 8 * place & 0xFF == expected
 
 
+# A method of one's own ---------------------------------------------------------------------------------------------
+
+TO_TWO_HALVES = "prmt.b32 h{i}, word, 0, 0x4{i}4{i};  // byte {i} into both halves"
+AS_FP16 = "lop3.b32 h{i}, h{i}, 0x00f0000f, 0x64006400, 0xea;  // 1024 + n, and 1024 + 16 n above it"
+TO_WEIGHTS = "fma.rn.f16x2 h{i}, h{i}, 0x2c003c00, 0xd480e408;  // x 1 - 1032, and x 1/16 - 72 above it"
+TWO_LINES = "\n".join(line.format(i=i) for i in range(4) for line in (TO_TWO_HALVES, AS_FP16, TO_WEIGHTS))
+ALL_INSTRUCTIONS = """
+and.b32 low, word, 0x0f0f0f0f;    // even weights
+xor.b32 odd, word, 0xf0f0f0f0;    // two's complement, but for the bits below
+shr.u32 odd, odd, 4;
+lop3.b32 odd, odd, 0x0f0f0f0f, 0x07070707, 0x6a;  // another table
+shl.b32 up, low, 24;
+or.b32 up, up, 5;
+mov.b32 copy, up;
+add.s32 copy, copy, -8;
+cvt.rn.f16.s32 small, copy;
+"""
+
+
+def own_method(monkeypatch, name, text):
+    method = UnpackMethod(name, "linear", "a method of one's own", ptx.parse(text), "own.cuh")
+    monkeypatch.setitem(METHODS, name, method)
+    return WordUnpack(method=name)
+
+
+def test_a_method_of_prmt_and_lop3_is_explained_where_the_words_fit(monkeypatch):
+    assert np.array_equal(unpack_all(np.array([0xFA4DB871], np.uint32), "prmt")[0], TOY_CODES)
+    word = own_method(monkeypatch, "both", TWO_LINES)
+    assert word.step_count() == 13
+    word.step = 1
+    assert notes(word) == [("0x0071: w0 and w1", ""), ("0x0071: w0 and w1", "")]
+    assert word.sentence == "both, 1 of 12 · prmt(0xFA4DB871, 0x00000000, 0x4040) = 0x00710071"
+    word.step = 2
+    assert notes(word) == [
+        ("fp16 1025 = 1024 + 1", "then × 1 − 1032 = −7 = w0"),
+        ("fp16 1136 = 1024 + 16 × 7", "then × 1/16 − 72 = −1 = w1"),
+    ]
+    assert word.sentence.endswith(" = 0x64706401 · w0 1025, w1 1136")
+    word.step = 3
+    assert word.sentence == "both, 3 of 12 · 0x64706401 × 0x2C003C00 + 0xD480E408 = 0xBC00C700 · w0 −7, w1 −1"
+    assert notes(word) == [("1025 × 1 − 1032 = −7 = w0", ""), ("1136 × 1/16 − 72 = −1 = w1", "")]
+    word.step = 12
+    assert word.sentence.endswith(" · 8 of 8 right · 12 / 8 = 1.5 a weight")
+
+
+@pytest.mark.parametrize("name", ["two lines", "all instructions", "another number"])
+def test_every_step_of_any_method_is_drawn_and_said(monkeypatch, name):
+    text = TWO_LINES.replace("0x64006400", "0x54005400") if name == "another number" else TWO_LINES
+    word = own_method(monkeypatch, name, text if name != "all instructions" else ALL_INSTRUCTIONS + text)
+    for step in range(word.step_count()):
+        word.step = step
+        assert word.sentence
+        assert word.text_picture()
+        assert word.png()
+
+
+def test_another_magic_number_is_not_taken_for_1024_plus_n(monkeypatch):
+    word = own_method(monkeypatch, "other", TWO_LINES.replace("0x64006400", "0x54005400"))
+    word.step = 2
+    assert [text for text, _ in notes(word)] == ["0x5401: w0", "0x5470: w1"]
+    assert "w0" not in word.sentence
+
+
 # Any word ----------------------------------------------------------------------------------------------------------
 
 
@@ -184,6 +248,11 @@ def test_real_weights_of_the_running_group_can_be_shown():
         ("word", 1 << 32, 'word is 4294967296, expected 32 bits as an int or as hex digits: "0xFA4DB871"'),
         ("word", "0xFA4DB8711", 'word is "0xFA4DB8711", expected 32 bits as an int or as hex digits: "0xFA4DB871"'),
         ("word", "toy", 'word is "toy", expected 32 bits as an int or as hex digits: "0xFA4DB871"'),
+        ("word", "-1", 'word is "-1", expected 32 bits as an int or as hex digits: "0xFA4DB871"'),
+        ("word", "1_0", 'word is "1_0", expected 32 bits as an int or as hex digits: "0xFA4DB871"'),
+        ("word", " 1", 'word is " 1", expected 32 bits as an int or as hex digits: "0xFA4DB871"'),
+        ("word", "", 'word is "", expected 32 bits as an int or as hex digits: "0xFA4DB871"'),
+        ("word", "١", 'word is "١", expected 32 bits as an int or as hex digits: "0xFA4DB871"'),
         ("word", 1.5, 'word is 1.5, expected 32 bits as an int or as hex digits: "0xFA4DB871"'),
         ("codes", [8] * 8, "codes are [8, 8, 8, 8, 8, 8, 8, 8], expected 8 from -8 to 7, weight 0 first"),
         ("codes", [1, 2], "codes are [1, 2], expected 8 from -8 to 7, weight 0 first"),
@@ -197,6 +266,11 @@ def test_what_cannot_be_shown_is_refused_in_one_line(name, value, line):
         setattr(word, name, value)
     assert str(refused.value) == line
     assert (word.word, word.method, word.step) == ("0xFA4DB871", "lop3", 2)
+
+
+def test_a_word_and_codes_at_once_are_refused():
+    with pytest.raises(traitlets.TraitError, match=r"^word and codes are two ways to say the same: pass one of them$"):
+        WordUnpack(word=1, codes=[0] * 8)
 
 
 # State -------------------------------------------------------------------------------------------------------------
