@@ -22,5 +22,5 @@ def test_a_program_that_fails_leaves_its_status_and_its_last_line():
 
 
 def test_a_program_that_says_nothing_is_quoted_so():
-    with pytest.raises(NanoqwenError, match="ended with 3: it said nothing$"):
+    with pytest.raises(NanoqwenError, match=r": ended with 3: it said nothing$"):
         output_of([sys.executable, "-c", "raise SystemExit(3)"])
