@@ -19,14 +19,25 @@ def word_png(data: Data, name: str, at: int) -> bytes:
     step = method["steps"][at]
     canvas = Canvas(WIDTH + 2 * MARGIN, UNPACKED + 36 + 2 * MARGIN)
     _weights(canvas, data, data["orders"][method["layout"]])
+    _words(canvas, step, at, len(method["steps"]) - 1)
+    _operands(canvas, step)
+    _bits(canvas, MARGIN + RESULT, step["result"], "b")
+    _changed(canvas, step["changed"])
+    for note in step["notes"]:
+        _note(canvas, note)
+    _unpacked(canvas, method, at)
+    return canvas.png()
+
+
+def _words(canvas: Canvas, step: Data, at: int, count: int) -> None:
+    """The instruction, why it is there, and how many are spent."""
     canvas.text(MARGIN, MARGIN + TEXT, step["text"], "m b" if at else "b")
     canvas.text(MARGIN, MARGIN + TEXT + 20, step["why"], "mu")
-    canvas.text(
-        MARGIN + WIDTH,
-        MARGIN + TEXT,
-        _spent(at, len(method["steps"]) - 1),
-        "e b" if step is method["steps"][-1] else "e mu",
-    )
+    canvas.text(MARGIN + WIDTH, MARGIN + TEXT, _spent(at, count), "e b" if at == count else "e mu")
+
+
+def _operands(canvas: Canvas, step: Data) -> None:
+    """Right above the result, or at the top where wires lead down from them."""
     at_top = "table" in step or step["wires"]
     rows = ROWS if at_top else ROWS + PITCH * (3 - len(step["rows"]))
     for high, low in step["bands"]:
@@ -38,12 +49,6 @@ def word_png(data: Data, name: str, at: int) -> bytes:
         _lookup(canvas, step)
     for number, row in enumerate(step["rows"]):
         _bits(canvas, MARGIN + rows + PITCH * number, row, "")
-    _bits(canvas, MARGIN + RESULT, step["result"], "b")
-    _changed(canvas, step["changed"])
-    for note in step["notes"]:
-        _note(canvas, note)
-    _unpacked(canvas, method, at)
-    return canvas.png()
 
 
 def _nibble(place: int) -> int:
