@@ -5,7 +5,6 @@ Only KeyboardInterrupt passes through: it is the learner's own wish.
 """
 
 import copy
-import dis
 import inspect
 import linecache
 import traceback
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lab_engine.checks.case import Args, Case, Mismatch
+from lab_engine.checks.started import has_started, reached_the_stubs_raise
 from lab_engine.checks.time_limit import TimeUp, call_with_limit
 from lab_engine.checks.values import describe
 from lab_engine.checks.verdict import Verdict
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
 LIMIT_S = 5.0
 """Time for one case; the right answers take milliseconds."""
-
-_CONSTANT = frozenset({"LOAD_CONST", "RETURN_CONST"})
-_EMPTY_BODY = _CONSTANT | {"RESUME", "NOP", "RETURN_VALUE", "COPY_FREE_VARS", "POP_TOP"}
 
 
 @dataclass(frozen=True)
@@ -46,7 +43,7 @@ def check(exercise: "Exercise", function: Callable[..., Any]) -> Verdict:
     adapted = exercise.adapt(function)
     for index, case in enumerate(exercise.cases):
         outcome = _attempt(adapted, case.args)
-        if index == 0 and _not_started(function, outcome):
+        if index == 0 and not has_started(function, outcome.error):
             return Verdict(name, "not started", 0, total)
         wrong = _find_mistake(exercise, case, function, outcome)
         if wrong is not None:
@@ -92,18 +89,6 @@ def _equal(now: Any, before: Any) -> bool:
         return bool(now == before)
     except Exception:  # noqa: BLE001 - something was put into a list that can't be compared with a number
         return False
-
-
-def _not_started(function: Any, outcome: Outcome) -> bool:
-    """The stub's bare NotImplementedError, or a body that is only `...`, `pass` or `return None`."""
-    if isinstance(outcome.error, NotImplementedError):
-        return not outcome.error.args  # torch raises it too, with a message
-    code = getattr(function, "__code__", None)
-    if code is None:
-        return False
-    steps = list(dis.get_instructions(code))
-    constants = [step.argval for step in steps if step.opname in _CONSTANT]
-    return all(step.opname in _EMPTY_BODY for step in steps) and all(c is None or c is ... for c in constants)
 
 
 def _find_mistake(exercise: "Exercise", case: Case, function: Callable[..., Any], outcome: Outcome) -> Mismatch | None:
@@ -156,6 +141,8 @@ def _failed(exercise: "Exercise", index: int, wrong: Mismatch) -> Verdict:
 def _describe_error(error: BaseException, function: Callable[..., Any]) -> str:
     if isinstance(error, TimeUp):
         return f"did not return within {LIMIT_S:.0f} seconds: does every loop end?"
+    if reached_the_stubs_raise(function, error):
+        return "your code reached the line `raise NotImplementedError`: replace it by a `return`"
     text = f"raised {type(error).__name__}"
     if message := _first_line(error):
         text += f": {message}"

@@ -1,10 +1,12 @@
 import contextlib
 import dataclasses
+import types
+from collections.abc import Callable
 
 import pytest
 import torch
 
-from lab_engine.checks import Case, Exercise, Mismatch, Row, check, exercises, runner
+from lab_engine.checks import Case, Exercise, Mismatch, Row, check, exercises, progress, runner
 
 
 def double(values: list[int]) -> list[int]:
@@ -60,6 +62,69 @@ def test_an_empty_body_is_not_started(stub):
     verdict = check(DOUBLE, stub)
     assert (verdict.status, verdict.passed, verdict.total) == ("not started", 0, 3)
     assert str(verdict) == "double: not started yet (write the body of double, then run the cell again)"
+
+
+LEFT = "your code reached the line `raise NotImplementedError`: replace it by a `return`"
+
+
+def written_above_the_raise(values):
+    """A docstring."""
+    doubled = list(values)
+    for i in range(len(doubled)):
+        doubled[i] *= 2
+    raise NotImplementedError
+
+
+def written_below_the_raise(values):
+    raise NotImplementedError
+    return [2 * value for value in values]
+
+
+def one_branch_is_open(values):
+    if values:
+        return [2 * value for value in values]
+    raise NotImplementedError()
+
+
+def without_source(function):
+    """The same code, of a file that nobody can read."""
+    code = function.__code__.replace(co_filename="<nowhere>")
+    return types.FunctionType(code, function.__globals__, function.__name__, closure=function.__closure__)
+
+
+@pytest.mark.parametrize("function", [written_above_the_raise, written_below_the_raise, one_branch_is_open])
+def test_a_raise_of_the_stub_that_was_left_is_named(function):
+    verdict = check(DOUBLE, function)
+    assert (verdict.status, verdict.message) == ("failed", LEFT)
+
+
+@pytest.mark.parametrize("function", [written_above_the_raise, one_branch_is_open])
+def test_a_raise_that_was_left_is_named_without_the_source_too(function):
+    verdict = check(DOUBLE, without_source(function))
+    assert (verdict.status, verdict.message) == ("failed", LEFT)
+
+
+@pytest.mark.parametrize("stub", [raises_not_implemented, dots, passes, returns_none])
+def test_an_empty_body_is_not_started_without_the_source_too(stub):
+    assert check(DOUBLE, without_source(stub)).status == "not started"
+
+
+def test_a_function_that_calls_an_open_one_is_told_where():
+    def calls_a_stub(values):
+        return raises_not_implemented(values)
+
+    verdict = check(DOUBLE, calls_a_stub)
+    assert verdict.status == "failed"
+    assert verdict.message.startswith("raised NotImplementedError, in line ")
+
+
+@pytest.mark.parametrize("name", [name for lab in progress.LABS for name in progress.LABS[lab]])
+def test_no_exercise_takes_a_written_body_for_its_stub(name):
+    exercise = next(exercises(lab)[name] for lab in progress.LABS if name in progress.LABS[lab])
+    namespace = {"Tensor": torch.Tensor, "Callable": Callable}
+    exec(exercise.stub.replace("    raise", "    print(end='')\n    raise"), namespace)
+    verdict = exercise.check(namespace[name])
+    assert (verdict.status, verdict.message) == ("failed", LEFT)
 
 
 def test_a_body_that_forgets_to_return_has_started():
