@@ -121,7 +121,10 @@ export function dragGroup(trace, state, width, measure, { name, x, y, start }) {
   return { step: linear(curveX(0, wide), curveX(100, wide), 0, 100)(x - left) };
 }
 
+// Up and down move the clip as a drag does: up is larger.
 export function keyGroup(trace, state, key) {
+  const up = { ArrowUp: 1, ArrowDown: -1 }[key];
+  if (up) return { step: state.step + up };
   const by = { ArrowLeft: -1, ArrowRight: 1 }[key];
   return by ? { weight: Math.max(0, Math.min(chosenGroup(trace, state).weights.length - 1, state.weight + by)) } : null;
 }

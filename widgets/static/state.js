@@ -45,7 +45,7 @@ export function codeLine(spec, state) {
   return `${spec.name}(${[...(spec.given ? [spec.given] : []), ...named].join(", ")})`;
 }
 
-const steps = { ArrowLeft: "previous", ArrowDown: "previous", ArrowRight: "next", ArrowUp: "next", Home: "first", End: "last" };
+const steps = { ArrowLeft: "previous", ArrowUp: "previous", ArrowRight: "next", ArrowDown: "next", Home: "first", End: "last" };
 const presets = { ArrowLeft: "previous preset", ArrowUp: "previous preset", ArrowRight: "next preset", ArrowDown: "next preset" };
 
 // What a key does. where = "scrubber" | "chips" | "button" | "picture"; null = the browser's own doing, if any.

@@ -135,12 +135,14 @@ test("a place on the curve is a clip, and a column is its weight", () => {
   }
 });
 
-test("left and right choose a weight and stop at the ends; other keys step", () => {
+test("left and right choose a weight and stop at the ends; up and down move the clip", () => {
   const state = { preset: "tiny", step: 4, weight: 0 };
   assert.deepEqual(keyGroup(trace, state, "ArrowRight"), { weight: 1 });
   assert.deepEqual(keyGroup(trace, state, "ArrowLeft"), { weight: 0 });
   assert.deepEqual(keyGroup(trace, { ...state, weight: 127 }, "ArrowRight"), { weight: 127 });
-  ["ArrowUp", "ArrowDown", "Home", " "].forEach((key) => assert.equal(keyGroup(trace, state, key), null));
+  assert.deepEqual(keyGroup(trace, state, "ArrowUp"), { step: 5 });
+  assert.deepEqual(keyGroup(trace, state, "ArrowDown"), { step: 3 });
+  ["Home", " "].forEach((key) => assert.equal(keyGroup(trace, state, key), null));
 });
 
 test("the handle lies above the columns, and all three areas can be pressed", () => {

@@ -117,7 +117,7 @@ test("the copied line names further states, in Python's words, and the learner's
 
 test("keys do what the focused part promises", () => {
   const rows = [
-    ["ArrowRight", "picture", false, "next"], ["ArrowLeft", "button", false, "previous"], ["Home", "picture", false, "first"],
+    ["ArrowRight", "picture", false, "next"], ["ArrowDown", "picture", false, "next"], ["ArrowUp", "picture", false, "previous"], ["ArrowLeft", "button", false, "previous"], ["Home", "picture", false, "first"],
     ["End", "button", false, "last"], [" ", "picture", false, "play"], [" ", "scrubber", false, "play"], [" ", "button", false, null],
     ["ArrowRight", "scrubber", false, null], ["Home", "scrubber", false, null], ["ArrowRight", "chips", false, "next preset"],
     ["ArrowUp", "chips", false, "previous preset"], ["ArrowRight", "picture", true, "next preset"], ["ArrowRight", "scrubber", true, null],
