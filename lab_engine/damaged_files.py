@@ -15,7 +15,7 @@ from typing import Any
 
 from lab_engine.errors import FileFormatError
 from lab_engine.nanoqwen_file import ALIGNMENT, TOKENIZER, NanoqwenFile, parse_header
-from lab_engine.nanoqwen_writer import preamble_and_header as preamble_and_header  # noqa: PLC0414  offered here too
+from lab_engine.nanoqwen_writer import preamble_and_header
 
 Q = "model.layers.0.self_attn.q_proj.weight"
 K = "model.layers.0.self_attn.k_proj.weight"

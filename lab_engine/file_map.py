@@ -18,8 +18,15 @@ import numpy as np
 
 from lab_engine.config import GROUP, ModelConfig
 from lab_engine.errors import NanoqwenError
-from lab_engine.nanoqwen_file import LAYOUTS, PREAMBLE, NanoqwenFile, Section, section_length, tensor_shapes
-from lab_engine.nanoqwen_file import scales_name as scales_name  # noqa: PLC0414  the map of a file offers it too
+from lab_engine.nanoqwen_file import (
+    LAYOUTS,
+    PREAMBLE,
+    NanoqwenFile,
+    Section,
+    scales_name,
+    section_length,
+    tensor_shapes,
+)
 
 PAGE = 4096
 """Bytes of a page; also the alignment of a section, so no page holds bytes of two sections."""

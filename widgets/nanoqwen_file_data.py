@@ -9,11 +9,10 @@ from lab_engine.file_map import (
     PAGE,
     SCALE_BYTES,
     pages_per_row,
-    scales_name,
     sections_of_a_step,
     step_pages,
 )
-from lab_engine.nanoqwen_file import LAYOUTS, PREAMBLE, Section, section_length, tensor_shapes
+from lab_engine.nanoqwen_file import LAYOUTS, PREAMBLE, Section, scales_name, section_length, tensor_shapes
 from widgets.nanoqwen_file_view import HEADER, FileView
 from widgets.nanoqwen_file_words import label
 from widgets.playground import Preset

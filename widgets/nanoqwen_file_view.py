@@ -17,10 +17,9 @@ from lab_engine.file_map import (
     header_entries,
     preamble_regions,
     row_region,
-    scales_name,
     step_pages,
 )
-from lab_engine.nanoqwen_file import PREAMBLE, NanoqwenFile, Section
+from lab_engine.nanoqwen_file import PREAMBLE, NanoqwenFile, Section, scales_name
 
 LEVELS = ("file", "section", "row", "group", "byte")
 HEADER = "header"

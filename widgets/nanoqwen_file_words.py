@@ -15,9 +15,8 @@ from lab_engine.file_map import (
     pages_per_row,
     row_region,
     scale_region,
-    scales_name,
 )
-from lab_engine.nanoqwen_file import PREAMBLE
+from lab_engine.nanoqwen_file import PREAMBLE, scales_name
 from widgets.nanoqwen_file_view import HEADER, FileView, Place, chosen, stretch_of
 from widgets.words import hex_word, signed, significant, span
 

@@ -73,7 +73,7 @@ def integer_room(recording: Recording, bandwidth: float) -> float:
     Instructions".
     """
     clock = recording.provenance.clocks_mhz["sm"] * 1e6
-    return recording.data["timing"]["sms"] * INTEGER_LANES * clock / (bandwidth / BYTES_PER_WEIGHT)
+    return float(recording.data["timing"]["sms"] * INTEGER_LANES * clock / (bandwidth / BYTES_PER_WEIGHT))
 
 
 def code_here(recording: Recording) -> LiveTable:

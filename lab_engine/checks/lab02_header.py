@@ -14,8 +14,8 @@ from lab_engine.checks.case import Args, Case, Mismatch
 from lab_engine.checks.exercise import Exercise
 from lab_engine.checks.values import describe, first_true
 from lab_engine.checks.verdict import Row
-from lab_engine.damaged_files import preamble_and_header
 from lab_engine.errors import FileFormatError
+from lab_engine.nanoqwen_writer import preamble_and_header
 
 
 def parse_header(data: bytes) -> tuple[int, dict[str, object]]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lab_engine import SHIPPED_MODEL, data_path
+from lab_engine import SHIPPED_MODEL, data_path, file_pages
 from lab_engine.device_copy import WAYS
 from lab_engine.errors import RecordingError
 from tests.lab_engine.gpu_stand_in import PAGEABLE, PINNED, StandInGpu
@@ -14,7 +14,7 @@ BYTES = 5_996_354
 
 def test_times_are_milliseconds_and_rates_gigabytes_a_second(monkeypatch):
     StandInGpu(monkeypatch)
-    monkeypatch.setattr(h200_copy, "count_cached", lambda _: (1512, 1512))
+    monkeypatch.setattr(file_pages, "count_cached", lambda _: (1512, 1512))
     data = h200_copy.measure(PATH)
     assert (data["bytes"], data["pages"], data["pages_in_page_cache"]) == (BYTES, 1512, 1512)
     for way, rate in zip(WAYS, (PAGEABLE, PAGEABLE, PINNED), strict=True):
@@ -26,7 +26,7 @@ def test_times_are_milliseconds_and_rates_gigabytes_a_second(monkeypatch):
 
 def test_a_file_that_is_not_all_in_memory_is_not_recorded(monkeypatch):
     StandInGpu(monkeypatch)
-    monkeypatch.setattr(h200_copy, "count_cached", lambda _: (1511, 1512))
+    monkeypatch.setattr(file_pages, "count_cached", lambda _: (1511, 1512))
     with pytest.raises(RecordingError, match="1511 of 1512 pages are in the page cache; expected all"):
         h200_copy.measure(PATH)
 
