@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
+from functools import lru_cache
 
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextPath
@@ -253,6 +254,7 @@ def draw_level(picture: Picture) -> None:
     )(picture)
 
 
+@lru_cache(1024)
 def text_width(string: str, classes: str = "") -> float:
     """Px of a text of 12 px."""
     font = FontProperties(family="DejaVu Sans", weight="bold" if "b" in classes.split() else "normal")
