@@ -25,7 +25,8 @@ class Case:
 class Mismatch:
     """Where a result is wrong. Empty given or hint: those of the case stand in.
 
-    differ holds the columns of `yours` that are not as expected.
+    differ holds the columns of `yours` that are not as expected. about_form: there is no value to compare (an
+    exception, another type or shape), so the case's hint, which is about its value, does not stand in.
     """
 
     message: str = ""
@@ -34,3 +35,4 @@ class Mismatch:
     yours: Row | None = None
     differ: tuple[int, ...] = ()
     hint: str = ""
+    about_form: bool = False

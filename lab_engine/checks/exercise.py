@@ -39,6 +39,7 @@ class Exercise:
     judge compares the solution's result with the learner's on the same arguments: None if they agree.
     show turns the arguments into small rows. adapt wraps a function before it is called, for an exercise that must see
     more than the returned value. remark is a line under a pass, made from what the function did with the last case.
+    hint_without_value explains a usual error, or why None came (then its second argument is None); else it is empty.
     """
 
     lab: str
@@ -49,6 +50,7 @@ class Exercise:
     first_hints: tuple[str, str]
     adapt: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda function: function
     remark: Callable[[Any], str] = lambda _value: ""
+    hint_without_value: Callable[[Case, BaseException | None], str] = lambda _case, _error: ""
 
     def __repr__(self) -> str:
         return f"{self.name}({', '.join(inspect.signature(self.solution).parameters)})"

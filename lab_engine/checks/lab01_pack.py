@@ -15,6 +15,7 @@ from lab_engine.checks.lab01_words import (
     different_words,
     distinct_nibbles,
     first_difference,
+    hint_for_overflow,
     hint_for_words,
     words_of,
     wrong_words_form,
@@ -44,7 +45,7 @@ def pack_words(q: Tensor, layout: str) -> Tensor:
 
 
 def _judge(args: Args, expected: Tensor, yours: Any) -> Mismatch | None:
-    wrong_form = wrong_words_form(expected, yours)
+    wrong_form = wrong_words_form(expected, yours, _EIGHT_A_WORD)
     if wrong_form is not None or torch.equal(yours, expected):
         return wrong_form
     q, layout = args
@@ -74,6 +75,11 @@ def _hint(q: Tensor, layout: str, yours: Tensor) -> str:
     return hint_for_words(yours, answers)
 
 
+def _hint_without_value(case: Case, error: BaseException | None) -> str:
+    several_rows = case.args[0].shape[0] > 1
+    return hint_for_overflow(error) or (_EIGHT_A_WORD if error is not None and several_rows else "")
+
+
 def _summed(codes: Tensor, order: tuple[int, ...]) -> Tensor:
     return (codes[..., list(order)] << (4 * torch.arange(8))).sum(dim=-1).to(torch.int32)
 
@@ -98,6 +104,7 @@ _SMEAR = "Sign bits run over the neighbours: n = q + 8 is never negative."
 _PLUS_7 = "n = q + 8; −8 must be 0."
 _TWO_LAYOUTS = "Two layouts, two words: the order of the nibbles depends on `layout`."
 _ORDER = "Nibble i holds weight order[i], where order = (0, 2, 4, 6, 1, 3, 5, 7)."
+_EIGHT_A_WORD = "Row by row, eight codes a word: (rows, k // 8)."
 _BY_HAND = "n = q + 8, then nibble i is shifted left by 4i: do one word by hand."
 
 _TOY = _codes((-7, -1, 0, 3, 5, -4, 2, 7))
@@ -106,7 +113,7 @@ _RANDOM = (distinct_nibbles(9) - 8).to(torch.int8).reshape(3, 24)
 CASES = (
     Case("the toy word (linear)", (_TOY, "linear"), _BY_HAND),
     Case("the toy word (shuffled)", (_TOY, "value_shuffle"), _ORDER),
-    Case("three rows of 24 (linear)", (_RANDOM, "linear"), "Row by row, eight codes a word: (rows, k // 8)."),
+    Case("three rows of 24 (linear)", (_RANDOM, "linear"), _EIGHT_A_WORD),
     Case("three rows of 24 (shuffled)", (_RANDOM, "value_shuffle"), "The order is that of the eight codes of a word."),
     Case("−1 beside 3", (_codes((-1, 3, 0, 0, 0, 0, 0, 0)), "linear"), _SMEAR),
     Case("3 beside −1", (_codes((3, -1, 0, 0, 0, 0, 0, 0)), "linear"), _SMEAR),
@@ -124,4 +131,5 @@ EXERCISE = Exercise(
         "Write the eight numbers n = q + 8 below each other, as hexadecimal digits. Which one is the last of the word?",
         "`word |= n[order[i]] << 4 * i`, in int64, where no sign is in the way; then to int32.",
     ),
+    hint_without_value=_hint_without_value,
 )

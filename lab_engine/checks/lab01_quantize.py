@@ -75,6 +75,12 @@ def _hint_for_scales(compared: Compared) -> str:
     )
 
 
+def _hint_without_value(case: Case, error: BaseException | None) -> str:
+    weight = case.args[0]
+    refused = isinstance(error, ValueError) and bool(weight.abs().max() > 65504)
+    return case.hint if refused or (error is not None and weight.shape[0] > 1) else ""
+
+
 def _show(args: Args) -> tuple[Row, ...]:
     return (weights_row(args[0]),)
 
@@ -146,4 +152,5 @@ EXERCISE = Exercise(
         "Reshape to (rows, groups, 128). Which number of a group becomes the code 7?",
         "Compute the float16 scale first, then go on with its float value: that is all the reader will have.",
     ),
+    hint_without_value=_hint_without_value,
 )

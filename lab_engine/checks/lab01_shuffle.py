@@ -15,6 +15,7 @@ from lab_engine.checks.lab01_words import (
     different_words,
     distinct_nibbles,
     first_difference,
+    hint_for_overflow,
     hint_for_words,
     nibbles_of,
     nibbles_row,
@@ -41,7 +42,7 @@ def shuffle_words(words: Tensor) -> Tensor:
 
 
 def _judge(args: Args, expected: Tensor, yours: Any) -> Mismatch | None:
-    wrong_form = wrong_words_form(expected, yours)
+    wrong_form = wrong_words_form(expected, yours, _ANY_SHAPE)
     if wrong_form is not None or torch.equal(yours, expected):
         return wrong_form
     given = _show(args, first_difference(expected, yours))
@@ -63,6 +64,11 @@ def _hint(words: Tensor, yours: Tensor) -> str:
     return hint_for_words(yours, answers)
 
 
+def _hint_without_value(case: Case, error: BaseException | None) -> str:
+    unusual_shape = case.args[0].dim() not in (1, 2)
+    return hint_for_overflow(error) or (case.hint if error is not None and unusual_shape else "")
+
+
 def _show(args: Args, place: int = 0) -> tuple[Row, ...]:
     words = args[0].flatten()
     return (nibbles_row("given nibble 0–7", words[place]),)
@@ -75,6 +81,7 @@ def _words(*patterns: int) -> Tensor:
 _SIGN = "int32 `>>` copies the sign: mask with `& 0xF` after the shift."
 _FOLLOW = "Follow weight 1: it is nibble 1 of the given word and goes to nibble 4."
 _EVEN = "Even weights fill the low half: 0 2 4 6, then 1 3 5 7."
+_ANY_SHAPE = "Any shape: the result has that of `words`."
 
 _RANDOM = words_of(distinct_nibbles(15)).reshape(3, 5)
 
@@ -83,7 +90,7 @@ CASES = (
     Case("the toy word", (_words(0xFA4DB871),), _SIGN),
     Case("(3, 5) random words", (_RANDOM,), _FOLLOW),
     Case("a single word", (_words(0x8F1E2D3C)[0],), "Any shape: a word alone has the shape ()."),
-    Case("(2, 2, 3) words", (_RANDOM.flatten()[:12].reshape(2, 2, 3),), "Any shape: the result has that of `words`."),
+    Case("(2, 2, 3) words", (_RANDOM.flatten()[:12].reshape(2, 2, 3),), _ANY_SHAPE),
 )
 
 
@@ -97,4 +104,5 @@ EXERCISE = Exercise(
         "Where does each nibble go? Write the eight arrows for 0x76543210 → 0x75316420.",
         "Shift a nibble down and mask it with `& 0xF`; then shift it up to its place and `|=` it in.",
     ),
+    hint_without_value=_hint_without_value,
 )

@@ -8,13 +8,14 @@ import torch
 from torch import Tensor
 
 from lab_engine.checks.case import Mismatch
-from lab_engine.checks.values import describe, first_true
+from lab_engine.checks.values import describe, error_text, first_true
 from lab_engine.checks.verdict import Row
 from lab_engine.nanoqwen_file import LAYOUTS
 
 LINEAR, SHUFFLED = LAYOUTS["linear"], LAYOUTS["value_shuffle"]
 INVERSE = (0, 4, 1, 5, 2, 6, 3, 7)
 """Of value_shuffle: weight i goes to nibble INVERSE[i]."""
+_LOW_32_BITS = "A word is the bit pattern of an int32: `.to(torch.int32)` keeps the low 32 bits."
 
 
 def nibbles_of(words: Tensor) -> Tensor:
@@ -28,14 +29,22 @@ def words_of(numbers: Tensor, order: Sequence[int] = LINEAR) -> Tensor:
     return reduce(torch.bitwise_or, shifted.unbind(-1)).to(torch.int32)
 
 
-def wrong_words_form(expected: Tensor, yours: Any) -> Mismatch | None:
+def wrong_words_form(expected: Tensor, yours: Any, hint_for_shape: str) -> Mismatch | None:
     """Not an int32 tensor of the expected shape."""
     if isinstance(yours, Tensor) and yours.shape == expected.shape and yours.dtype == expected.dtype:
         return None
-    hint = ""
-    if isinstance(yours, Tensor) and yours.shape == expected.shape and yours.dtype == torch.int64:
-        hint = "A word is the bit pattern of an int32: `.to(torch.int32)` keeps the low 32 bits."
-    return Mismatch(f"returned {describe(yours)}; expected {describe(expected)}", hint=hint)
+    is_tensor = isinstance(yours, Tensor)
+    hint = first_true(
+        (is_tensor and yours.dtype == torch.int64, _LOW_32_BITS),
+        (is_tensor and yours.dtype == torch.int32, hint_for_shape),
+    )
+    return Mismatch(f"returned {describe(yours)}; expected {describe(expected)}", hint=hint, about_form=True)
+
+
+def hint_for_overflow(error: BaseException | None) -> str:
+    """A word whose top bit is 1 was put into an int32 as a number over 2^31."""
+    too_large = isinstance(error, OverflowError) or (error is not None and "without overflow" in error_text(error))
+    return "An int32 ends at 2³¹ − 1: compute in int64, then `.to(torch.int32)`." if too_large else ""
 
 
 def first_difference(expected: Tensor, yours: Tensor) -> int:

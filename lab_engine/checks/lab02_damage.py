@@ -87,7 +87,8 @@ def _opened(function: Callable[[bytes], Any]) -> Callable[[SmallFile], Any]:
 def _judge(args: Args, _expected: Any, yours: Any) -> Mismatch | None:
     good = args[0].data
     if not isinstance(yours, Damaged):
-        return Mismatch(f"returned {describe(yours)}; expected bytes, all of a file")
+        hint = "Return the bytes of the whole file, not a path and not a header alone."
+        return Mismatch(f"returned {describe(yours)}; expected bytes, all of a file", hint=hint, about_form=True)
     if yours.data == good:
         return Mismatch("returned the file as it was", hint="bytes never change in place: build new ones, return them.")
     if yours.refusal is None:

@@ -79,7 +79,7 @@ def _judge(args: Args, expected: Any, yours: Any) -> Mismatch | None:
         found = describe(yours)
         if isinstance(yours, tuple) and len(yours) == 2:
             found = f"({describe(yours[0])}, {describe(yours[1])})"
-        return Mismatch(f"returned {found}; expected (version, header): (an int, a dict)")
+        return Mismatch(f"returned {found}; expected (version, header): (an int, a dict)", about_form=True)
     if yours == expected:
         return None
     part = 0 if yours[0] != expected[0] else 1
@@ -117,6 +117,13 @@ def _hint(data: bytes, text: str) -> str:
         (int.from_bytes(data[12:20], "little") in numbers, "The length is 4 bytes, the checksum 8."),
         ("version" in text.lower() and length in numbers, "Version first, then the length of the header."),
     )
+
+
+def _hint_without_value(case: Case, error: BaseException | None) -> str:
+    """Python's own refusals of bad bytes, or None in place of a refusal; the rest are slips of the pen."""
+    refused = isinstance(_with_refusals(parse_header)(*case.args), Refusal)
+    of_the_bytes = isinstance(error, struct.error | ValueError | AssertionError | IndexError)
+    return case.hint if of_the_bytes or (error is None and refused) else ""
 
 
 def _show(args: Args) -> tuple[Row, ...]:
@@ -193,4 +200,5 @@ EXERCISE = Exercise(
         "header, checksum.",
     ),
     adapt=_with_refusals,
+    hint_without_value=_hint_without_value,
 )

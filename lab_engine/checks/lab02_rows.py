@@ -26,11 +26,12 @@ def row_bytes(offset: int, shape: tuple[int, int], row: int) -> tuple[int, int]:
 
 def _judge(args: Args, expected: tuple[int, int], yours: Any) -> Mismatch | None:
     if not isinstance(yours, tuple) or len(yours) != 2:
-        return Mismatch(f"returned {describe(yours)}; expected (start, stop)")
+        return Mismatch(f"returned {describe(yours)}; expected (start, stop)", about_form=True)
     for part in yours:
         if type(part) is not int:
             hint = "Bytes are whole numbers: `//` keeps an int, `/` makes a float." if isinstance(part, float) else ""
-            return Mismatch(f"returned a tuple that holds {describe(part)}; expected two ints", hint=hint)
+            message = f"returned a tuple that holds {describe(part)}; expected two ints"
+            return Mismatch(message, hint=hint, about_form=True)
     if yours == expected:
         return None
     return Mismatch(

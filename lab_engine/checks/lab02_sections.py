@@ -31,7 +31,8 @@ def _judge(args: Args, expected: list[int], yours: Any) -> Mismatch | None:
         found = describe(yours)
         if isinstance(yours, list):
             found += f" that holds {describe(next(i for i in yours if type(i) is not int))}"
-        return Mismatch(f"returned {found}; expected a list of ints: the indices of the damaged sections")
+        message = f"returned {found}; expected a list of ints: the indices of the damaged sections"
+        return Mismatch(message, about_form=True)
     if yours == expected:
         return None
     return different_sequences("indices", expected, yours, _hint(args, expected, yours))

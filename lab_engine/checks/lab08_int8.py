@@ -6,7 +6,7 @@ from torch import Tensor
 from lab_engine.checks.case import Args, Case
 from lab_engine.checks.exercise import Exercise
 from lab_engine.checks.quantized_groups import Compared, GroupJudge, weights_row
-from lab_engine.checks.values import first_true
+from lab_engine.checks.values import error_text, first_true
 from lab_engine.checks.verdict import Row
 
 
@@ -63,6 +63,10 @@ def _hint_for_scales(compared: Compared) -> str:
     )
 
 
+def _hint_without_value(_case: Case, error: BaseException | None) -> str:
+    return _GROUP_OF_64 if error is not None and "128" in error_text(error) else ""
+
+
 def _show_int8(args: Args) -> tuple[Row, ...]:
     return (weights_row(args[0]),)
 
@@ -86,13 +90,14 @@ _ROW_SCALE = "Group 2 became 0: one scale a row is too coarse for its small weig
 _NO_SCALE = "The reader computes q × scale: return the scale that you divided by."
 _NEAREST = "Round to nearest, and divide by the float16 scale: the reader has no other."
 _SCALE = "The scale is max |w| / 127, so the largest weight is code 127 or −127."
+_GROUP_OF_64 = "The group is 64 weights: reshape to (rows, k // 64, 64)."
 _HALF_WAY = torch.tensor([[127.0, *(i - 31.5 for i in range(GROUP - 1))]]) / 256
 
 INT8_CASES = (
     Case(
         "largest weight positive",
         (_weights(0.5),),
-        "The group is 64 weights: reshape to (rows, k // 64, 64). " + _SCALE,
+        f"{_GROUP_OF_64} {_SCALE}",
     ),
     Case("groups 0.5 and 0.001", (_weights(0.5, 0.001),), _ROW_SCALE),
     Case("largest weight negative", (_weights(-0.5, 0.25),), "−0.5 sets the scale too: take |w|."),
@@ -121,4 +126,5 @@ EXERCISE = Exercise(
         "Each group of 64 has one scale. Which of its numbers becomes the code 127?",
         "The group is 64 and the largest code 127: reshape to (rows, k // 64, 64), scale = max |w| / 127 as float16.",
     ),
+    hint_without_value=_hint_without_value,
 )

@@ -39,7 +39,8 @@ RTOL = 1e-4
 def _judge_top_p(args: Args, expected: Tensor, yours: Any) -> Mismatch | None:
     logits, _, temperature = args
     if not isinstance(yours, Tensor) or not yours.is_floating_point() or yours.shape != logits.shape:
-        return Mismatch(f"returned {describe(yours)}; expected {describe(expected)}: one probability a token")
+        message = f"returned {describe(yours)}; expected {describe(expected)}: one probability a token"
+        return Mismatch(message, about_form=True)
     wanted, found = expected.double(), yours.detach().double()
     if _close(found, wanted) or (temperature and _close(_by_logit(logits, found), _by_logit(logits, wanted))):
         return None
@@ -129,4 +130,5 @@ EXERCISE = Exercise(
         "Sort downwards and cumulate; then undo the sort.",
         "Keep where (cumulative − own) < p, and always the first.",
     ),
+    hint_without_value=lambda case, error: case.hint if error is not None and 0 in case.args[1:] else "",
 )

@@ -23,7 +23,7 @@ def visible_tokens(length: int, window: int, sinks: int) -> list[int]:
 
 def _judge_visible(args: Args, expected: list[int], yours: Any) -> Mismatch | None:
     if not isinstance(yours, list) or not all(isinstance(i, int) for i in yours):
-        return Mismatch(f"returned {describe(yours)}; expected a list of ints")
+        return Mismatch(f"returned {describe(yours)}; expected a list of ints", about_form=True)
     if yours == expected:
         return None
     return different_sequences("positions", expected, yours, _hint_for_visible(args, expected, yours))

@@ -74,15 +74,22 @@ class GroupJudge:
     def _wrong_form(self, expected: tuple[Tensor, Tensor], yours: Any) -> Mismatch | None:
         wanted = " and ".join(describe(tensor) for tensor in expected)
         if not isinstance(yours, tuple) or len(yours) != 2:
-            return Mismatch(f"returned {describe(yours)}; expected (codes, scales): {wanted}")
-        rows, k = expected[0].shape
+            return Mismatch(f"returned {describe(yours)}; expected (codes, scales): {wanted}", about_form=True)
         for part, want, have in zip(("codes", "scales"), expected, yours, strict=True):
             if not isinstance(have, Tensor) or have.dtype != want.dtype or have.shape != want.shape:
-                a_row = part == "scales" and k > self.size and getattr(have, "shape", ()) in ((rows, 1), (rows,))
-                return Mismatch(
-                    f"{part} are {describe(have)}; expected {describe(want)}", hint=self.row_scale if a_row else ""
-                )
+                message = f"{part} are {describe(have)}; expected {describe(want)}"
+                return Mismatch(message, hint=self._hint_for_shape(part, want, have), about_form=True)
         return None
+
+    def _hint_for_shape(self, part: str, want: Tensor, have: Any) -> str:
+        if not isinstance(have, Tensor) or have.shape == want.shape:
+            return ""
+        if part == "codes":
+            return "One code for each weight: (rows, k)."
+        rows, groups = want.shape
+        if groups > 1 and have.shape in ((rows, 1), (rows,)):
+            return self.row_scale
+        return f"One scale for each group of {self.size}: (rows, k // {self.size})."
 
 
 def weights_row(weight: Tensor, row: int = 0, column: int = 0) -> Row:

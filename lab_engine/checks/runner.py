@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from lab_engine.checks.case import Args, Case, Mismatch
 from lab_engine.checks.started import has_started, reached_the_stubs_raise
 from lab_engine.checks.time_limit import TimeUp, call_with_limit
-from lab_engine.checks.values import describe
+from lab_engine.checks.values import describe, error_text
 from lab_engine.checks.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -96,14 +96,17 @@ def _find_mistake(exercise: "Exercise", case: Case, function: Callable[..., Any]
         return _judge_refusal(case, function, outcome)
     if outcome.error is not None:
         endless = "What changes from one round of the loop to the next?" if isinstance(outcome.error, TimeUp) else ""
-        return Mismatch(_describe_error(outcome.error, function), hint=endless)
+        hint = endless or exercise.hint_without_value(case, outcome.error)
+        return Mismatch(_describe_error(outcome.error, function), hint=hint, about_form=True)
     if outcome.value is None:
-        return Mismatch("returned None: does every path end in `return`?")
+        hint = exercise.hint_without_value(case, None)
+        return Mismatch("returned None: does every path end in `return`?", hint=hint, about_form=True)
     expected = exercise.adapt(exercise.solution)(*copy.deepcopy(case.args))
     try:
         wrong = exercise.judge(case.args, expected, outcome.value)
     except Exception:  # noqa: BLE001 - a returned object may refuse even to be compared
-        wrong = Mismatch(f"returned {describe(outcome.value)} that cannot be compared with the expected result")
+        found = f"returned {describe(outcome.value)} that cannot be compared with the expected result"
+        wrong = Mismatch(found, about_form=True)
     if wrong is None and not outcome.kept_arguments:
         return Mismatch("the result is right, but your function changed one of its arguments", hint="Work on a copy.")
     return wrong
@@ -115,7 +118,7 @@ def _judge_refusal(case: Case, function: Callable[..., Any], outcome: Outcome) -
         return Mismatch(f"returned {describe(outcome.value)}; expected a ValueError that names {wanted}")
     if not isinstance(outcome.error, ValueError):
         return Mismatch(f"{_describe_error(outcome.error, function)}; expected a ValueError that names {wanted}")
-    missing = [name for name in case.refuses if name not in _text(outcome.error)]
+    missing = [name for name in case.refuses if name not in error_text(outcome.error)]
     if missing:
         return Mismatch(f"the ValueError says `{_first_line(outcome.error)}`; it does not name {' and '.join(missing)}")
     return None
@@ -134,7 +137,7 @@ def _failed(exercise: "Exercise", index: int, wrong: Mismatch) -> Verdict:
         expected=wrong.expected,
         yours=wrong.yours,
         differ=wrong.differ,
-        hint=wrong.hint or case.hint,
+        hint=wrong.hint or ("" if wrong.about_form else case.hint),
     )
 
 
@@ -150,15 +153,8 @@ def _describe_error(error: BaseException, function: Callable[..., Any]) -> str:
 
 
 def _first_line(error: BaseException) -> str:
-    lines = _text(error).strip().splitlines()
+    lines = error_text(error).strip().splitlines()
     return _shortened(lines[0], 160) if lines else ""
-
-
-def _text(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001 - an exception class of the learner's may be broken too
-        return ""
 
 
 def _shortened(text: str, most: int) -> str:

@@ -62,6 +62,14 @@ def with_article(name: str) -> str:
     return f"an {name}" if name[:1].lower() in "aeiou" else f"a {name}"
 
 
+def error_text(error: BaseException) -> str:
+    """What an exception says; nothing if it is of a class of the learner's that cannot say it."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - a broken __str__ may raise anything
+        return ""
+
+
 def different_sequences(what: str, expected: Sequence[Any], yours: Sequence[Any], hint: str) -> Mismatch:
     """Two lists side by side, around the first place where they differ; a dash where one is shorter."""
     longest = max(len(expected), len(yours))

@@ -139,3 +139,48 @@ def test_words_of_another_form_are_refused_in_words():
     assert "bit pattern of an int32" in verdict.hint
     verdict = PACK.check(lambda *a: pack_words(*a).flatten())
     assert verdict.message == "returned an int32 tensor of shape (1,); expected an int32 tensor of shape (1, 1)"
+    assert verdict.hint == "Row by row, eight codes a word: (rows, k // 8)."
+    verdict = PACK.check(lambda *a: pack_words(*a).float())
+    assert (verdict.status, verdict.hint) == ("failed", "")
+
+
+def with_python_ints(q, layout):
+    words = torch.zeros((len(q), q.shape[1] // 8), dtype=torch.int32)
+    for place, word in enumerate(pack_words(q, layout).flatten().tolist()):
+        words.view(-1)[place] = word & 0xFFFFFFFF
+    return words
+
+
+def one_tensor_of_ints(q, layout):
+    return torch.tensor([[w & 0xFFFFFFFF for w in row] for row in pack_words(q, layout).tolist()], dtype=torch.int32)
+
+
+def through_numpy(q, layout):
+    words = np.zeros((len(q), q.shape[1] // 8), np.int32)
+    words[0, 0] = int(pack_words(q, layout)[0, 0]) & 0xFFFFFFFF
+    return torch.from_numpy(words)
+
+
+@pytest.mark.parametrize("wrong", [with_python_ints, one_tensor_of_ints])
+def test_a_word_that_overflows_an_int32_is_told_where_to_compute(wrong):
+    verdict = PACK.check(wrong)
+    assert "without overflow" in verdict.message
+    assert "compute in int64, then `.to(torch.int32)`" in verdict.hint
+
+
+def test_an_overflow_of_numpy_is_told_the_same():
+    assert "compute in int64" in PACK.check(through_numpy).hint
+
+
+def test_a_misspelt_name_gets_no_hint_about_nibbles():
+    verdict = PACK.check(lambda q, _layout: q.too(torch.int64))
+    assert "AttributeError" in verdict.message
+    assert not verdict.hint
+
+
+def test_an_error_with_several_rows_gets_the_hint_about_rows():
+    verdict = PACK.check(lambda q, layout: (q.reshape(1, q.shape[1]), pack_words(q, layout))[1])
+    assert (verdict.case, verdict.hint) == (
+        "three rows of 24 (linear)",
+        "Row by row, eight codes a word: (rows, k // 8).",
+    )

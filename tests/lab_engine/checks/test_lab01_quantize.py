@@ -311,6 +311,48 @@ def test_a_quantization_of_another_form_is_refused_in_words(wrong, message):
     assert QUANTIZE.check(wrong).message.startswith(message)
 
 
+A_SCALE_A_GROUP, A_SCALE_A_ROW = "One scale for each group of 128: (rows, k // 128).", "one scale a row is too coarse"
+
+
+def with_scales(change):
+    def quantize(weight):
+        codes, scales = quantize_rows(weight)
+        return codes, change(scales)
+
+    return quantize
+
+
+@pytest.mark.parametrize(
+    ("wrong", "case", "hint"),
+    [
+        (with_scales(lambda s: s[0]), "the toy group", A_SCALE_A_GROUP),
+        (with_scales(lambda s: s[..., None]), "the toy group", A_SCALE_A_GROUP),
+        (with_scales(lambda s: s[:, :1]), "groups 0.4375 and 0.004", A_SCALE_A_ROW),
+        (
+            lambda w: (quantize_rows(w)[0].T, quantize_rows(w)[1]),
+            "the toy group",
+            "One code for each weight: (rows, k).",
+        ),
+        (with_scales(lambda s: s.float()), "the toy group", ""),
+        (lambda w: quantize_rows(w)[0], "the toy group", ""),
+        (lambda w: w.absolut(), "the toy group", ""),
+        (lambda w: w.reshape(1, -1, 128) and quantize_rows(w), "the toy group", ""),
+    ],
+)
+def test_a_hint_about_a_form_or_an_error_is_about_nothing_else(wrong, case, hint):
+    verdict = QUANTIZE.check(wrong)
+    assert (verdict.status, verdict.case) == ("failed", case)
+    assert hint in verdict.hint
+    assert hint or not verdict.hint
+
+
+def test_an_error_with_several_rows_gets_the_hint_to_reshape():
+    verdict = QUANTIZE.check(lambda w: (w.reshape(-1, 128).amax(-1).reshape(1, -1), quantize_rows(w))[1])
+    assert verdict.status == "passed"
+    verdict = QUANTIZE.check(lambda w: (w.reshape(1, w.shape[1]), quantize_rows(w))[1])
+    assert (verdict.case, verdict.hint[:24]) == ("three rows of 384", "Reshape to (rows, k // 1")
+
+
 def test_a_wrong_code_is_shown_between_its_neighbours():
     verdict = QUANTIZE.check(quantize_with(rounding=torch.trunc))
     assert verdict.given[0].values == ("−0.43", "−0.07", "0.02", "0.19", "0.31", "−0.25", "0.13", "0.4375")

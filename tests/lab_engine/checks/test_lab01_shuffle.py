@@ -114,6 +114,23 @@ def test_shuffled_words_are_those_of_packing():
     assert torch.equal(shuffle_words(pack_words(q, "linear")), pack_words(q, "value_shuffle"))
 
 
+@pytest.mark.parametrize(
+    ("wrong", "case", "hint"),
+    [
+        (lambda w: shuffle_words(w).long(), "0x76543210", "`.to(torch.int32)` keeps the low 32 bits"),
+        (lambda w: shuffle_words(w).long()[None], "0x76543210", "`.to(torch.int32)` keeps the low 32 bits"),
+        (lambda w: shuffle_words(w).flatten(), "(3, 5) random words", "the result has that of `words`"),
+        (lambda w: (list(w), shuffle_words(w))[1], "a single word", "a word alone has the shape ()"),
+        (lambda w: w.shuffled(), "0x76543210", ""),
+    ],
+)
+def test_a_hint_about_a_form_or_an_error_is_about_nothing_else(wrong, case, hint):
+    verdict = SHUFFLE.check(wrong)
+    assert (verdict.status, verdict.case) == ("failed", case)
+    assert hint in verdict.hint
+    assert hint or not verdict.hint
+
+
 def test_a_wrong_nibble_is_underlined():
     verdict = SHUFFLE.check(torch.clone)
     assert verdict.given[0].note == "0x76543210"

@@ -125,7 +125,7 @@ NOT_NINTH = {
     "another known layout": (other_known_layout, "Which promise of the header can you break?"),
     "the same file": (lambda data: data, "bytes never change in place"),
     "a copy": (lambda data: bytes(bytearray(data)), "bytes never change in place"),
-    "a path": (lambda _: "damaged.nanoqwen", "Which promise"),
+    "a path": (lambda _: "damaged.nanoqwen", "not a path"),
 }
 
 

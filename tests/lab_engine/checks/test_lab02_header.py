@@ -108,6 +108,16 @@ def refuses_by_returning_none(data):
         return None
 
 
+def misspelt(data):
+    return struct.unpack_form("<8sIIQ", data)
+
+
+def test_a_misspelt_name_gets_no_hint_about_bytes():
+    verdict = HEADER.check(misspelt)
+    assert "AttributeError" in verdict.message
+    assert not verdict.hint
+
+
 def asserts(data):
     assert data[:8] == b"NANOQWEN"
     return parse_header(data)

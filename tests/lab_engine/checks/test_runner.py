@@ -167,6 +167,31 @@ def test_an_exception_becomes_a_verdict_with_its_type_message_line_and_case():
     assert "runner.py" not in str(verdict) + verdict._repr_html_()
 
 
+def returns_nothing(values):
+    [2 * value for value in values]
+
+
+def misspelt(values):
+    return values.doubled()
+
+
+@pytest.mark.parametrize("function", [misspelt, returns_nothing, lambda _: Unequal()])
+def test_what_is_no_value_gets_no_hint_of_the_case(function):
+    verdict = check(DOUBLE, function)
+    assert (verdict.status, verdict.case, verdict.hint) == ("failed", "two numbers", "")
+
+
+@pytest.mark.parametrize(
+    ("function", "hint"),
+    [(misspelt, "two numbers: AttributeError"), (returns_nothing, "two numbers: NoneType"), (lambda _: 3, "Look at")],
+)
+def test_an_exercise_may_explain_an_error_or_none(function, hint):
+    explains = dataclasses.replace(
+        DOUBLE, hint_without_value=lambda case, error: f"{case.name}: {type(error).__name__}"
+    )
+    assert check(explains, function).hint.startswith(hint)
+
+
 def test_an_exception_below_a_library_names_the_learners_own_line():
     def broken(values):
         return torch.zeros(2, 3).reshape(values)
