@@ -347,8 +347,6 @@ def test_a_hint_about_a_form_or_an_error_is_about_nothing_else(wrong, case, hint
 
 
 def test_an_error_with_several_rows_gets_the_hint_to_reshape():
-    verdict = QUANTIZE.check(lambda w: (w.reshape(-1, 128).amax(-1).reshape(1, -1), quantize_rows(w))[1])
-    assert verdict.status == "passed"
     verdict = QUANTIZE.check(lambda w: (w.reshape(1, w.shape[1]), quantize_rows(w))[1])
     assert (verdict.case, verdict.hint[:24]) == ("three rows of 384", "Reshape to (rows, k // 1")
 

@@ -471,3 +471,17 @@ def test_positions_of_another_form_are_refused_in_words():
     assert VISIBLE.check(lambda *a: set(visible_tokens(*a))).message == "returned a set; expected a list of ints"
     tensors = VISIBLE.check(lambda *a: torch.tensor(visible_tokens(*a)))
     assert tensors.message == "returned an int64 tensor of shape (36,); expected a list of ints"
+
+
+def takes_the_last_kept(logits, p, temperature):
+    probs = top_p_probs(logits, p, temperature)
+    ordered = torch.softmax(logits, -1).sort(descending=True).values
+    (ordered.cumsum(0) - ordered < p).nonzero()[-1]
+    return probs
+
+
+def test_an_index_that_is_not_there_when_p_is_0_gets_the_hint_of_that_case():
+    verdict = TOP_P.check(takes_the_last_kept)
+    assert verdict.case == "p = 0"
+    assert "IndexError" in verdict.message
+    assert "At least one token stays" in verdict.hint
