@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from widgets.figures import Canvas
-from widgets.int4_group_text import Clip, clip_at, rounded
+from widgets.int4_group_text import Clip, clip_at, is_moved, rounded
 from widgets.words import percent, signed, significant
 
 Data = Mapping[str, Any]
@@ -126,7 +126,6 @@ def _curve(canvas: Canvas, group: Data, step: int) -> None:
     errors = [clip[2] for clip in group["clips"]]
     best = group["best"]
     canvas.text(SIDE, MARGIN + 8, "Error by clip", "b")
-    canvas.text(WIDTH, MARGIN + 8, f"least {percent(errors[best], 1)} at {best / 100:.2f}", "e s mu")
 
     def place(at: int) -> tuple[float, float]:
         height = (
@@ -146,7 +145,9 @@ def _curve(canvas: Canvas, group: Data, step: int) -> None:
     canvas.path([place(at) for at in shown], "c4")
     canvas.line(place(step)[0], place(step)[1], place(step)[0], CURVE[1], "sel dash")
     canvas.circle(*place(step), 4, "tag")
-    canvas.circle(*place(best), 5, "empty")
+    if is_moved(group, step):
+        canvas.text(WIDTH, MARGIN + 8, f"least {percent(errors[best], 1)} at {best / 100:.2f}", "e s mu")
+        canvas.circle(*place(best), 5, "empty")
 
 
 def _error_axis(group: Data) -> tuple[float, float, list[float]]:

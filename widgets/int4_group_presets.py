@@ -91,7 +91,7 @@ def _searched(group: Tensor, trace: GroupTrace) -> str:
     except NanoqwenError:
         return ""
     clips = [clip.clip for clip in trace.clips if clip.scale == scale != 0]
-    return f" The engine's search keeps clip {clips[0]:.2f}." if clips else ""
+    return f" The engine's search keeps {clips[0]:.2f}, the best of the six scales that it tries." if clips else ""
 
 
 def _outlier(group: Tensor) -> Scene:

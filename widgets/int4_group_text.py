@@ -42,6 +42,11 @@ def clip_at(group: Data, step: int) -> Clip:
     return Clip(bits, scale, error, mse, worst, codes)
 
 
+def is_moved(group: Data, step: int) -> bool:
+    """Whether the line has left clip 1, where all presets begin; only then a picture says where the error is least."""
+    return step != len(group["clips"]) - 1
+
+
 def rounded(group: Data, clip: Clip, index: int) -> Rounded:
     """What becomes of a weight under a clip that is not refused."""
     weight, code = group["weights"][index], clip.codes[index]
@@ -67,10 +72,10 @@ def group_sentence(group: Data, step: int, weight: int) -> str:
 
 
 def group_text(group: Data, step: int, weight: int) -> str:
-    """How many weights each code has, the chosen weight, and the error at six clips."""
+    """How many weights each code has, the chosen weight, the error at six clips; the least once the line has moved."""
     clip = clip_at(group, step)
     rows = _code_rows(group, clip) if clip.codes else [f"refused: {group['refusal']}"]
-    return "\n".join([*rows, "", *_weight_rows(group, clip, weight), "", *_error_rows(group)])
+    return "\n".join([*rows, "", *_weight_rows(group, clip, weight), "", *_error_rows(group, step)])
 
 
 def _code_rows(group: Data, clip: Clip) -> list[str]:
@@ -93,12 +98,13 @@ def _weight_rows(group: Data, clip: Clip, index: int) -> list[str]:
     return [f"weight {index} = {weight}{ratio} → code {signed(one.code)}", level]
 
 
-def _error_rows(group: Data) -> list[str]:
-    steps = range(50, 101, 10)
-    errors = [group["clips"][step][2] for step in steps]
+def _error_rows(group: Data, step: int) -> list[str]:
+    shown = range(50, 101, 10)
+    errors = [group["clips"][at][2] for at in shown]
     best = group["best"]
+    least = f"least {percent(group['clips'][best][2], 1):>9} at clip {best / 100:.2f}"
     return [
-        "clip  " + "".join(f"{step / 100:>9.2f}" for step in steps),
+        "clip  " + "".join(f"{at / 100:>9.2f}" for at in shown),
         "error " + "".join(f"{'refused' if error is None else percent(error, 1):>9}" for error in errors),
-        f"least {percent(group['clips'][best][2], 1):>9} at clip {best / 100:.2f}",
+        *([least] if is_moved(group, step) else []),
     ]

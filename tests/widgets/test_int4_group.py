@@ -114,7 +114,20 @@ def test_the_shipped_scale_lies_on_the_signed_extreme_s_line():
     clips = OneGroup()._trace["groups"]["signed extreme"]["clips"]
     found = [at for at, clip in enumerate(clips) if clip[1] == scale]
     assert len(found) == 1
-    assert f"The engine's search keeps clip {found[0] / 100:.2f}." in ask("signed extreme")
+    said = f"The engine's search keeps {found[0] / 100:.2f}, the best of the six scales that it tries."
+    assert said in ask("signed extreme")
+
+
+def test_the_search_keeps_the_best_of_six_scales_though_a_clip_between_them_is_better():
+    weights = running_group()
+    largest = float(weights[weights.abs().argmax()])
+    six = [scale * part for scale in (abs(largest) / 7, largest / -8) for part in (1, 0.94, 0.88)]
+    scales = torch.tensor(six).to(torch.float16)
+    codes = (weights / scales[:, None].float()).round().clamp(-8, 7)
+    errors = (codes * scales[:, None].float() - weights).double().square().sum(dim=1)
+    assert scales[errors.argmin()] == quantize_groups(weights)[1]
+    trace = trace_group(weights, "absmax8")
+    assert trace.clips[trace.best].mse * len(weights) < float(errors.min())
 
 
 def test_an_outlier_of_8_times_the_largest_other_leaves_most_others_0():
@@ -205,8 +218,19 @@ def test_the_text_picture_counts_the_codes_and_follows_a_weight():
     assert rows[1].split()[:3] == ["7", "0.281", "1"]
     assert rows[17] == "off by over ½ step: 0 of 128"
     assert rows[19:21] == ["weight 24 = 0.2813 ÷ 0.04019 = 7.00 → code 7", "code × scale = 0.2813, error 9.16e−5"]
-    assert rows[-1].split()[0] == "least"
+    assert rows[-1].startswith("error")
     assert all(len(row) <= 80 for row in rows)
+
+
+def test_where_the_error_is_least_is_said_only_once_the_line_has_moved():
+    for preset in PRESETS:
+        group = OneGroup(preset=preset)
+        assert "least" not in repr(group)
+        at_start = group.png()
+        group.step = 99
+        assert "least" in repr(group)
+        group.step = 100
+        assert (group.png(), "least" in repr(group)) == (at_start, False)
 
 
 def test_the_text_picture_is_drawn_at_every_scene_and_step():

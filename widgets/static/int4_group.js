@@ -1,7 +1,7 @@
 // Lab 01: one group of 128 weights, the levels of its one scale, and the line where the levels end, which one drags.
 // At the top the weights (int4_levels.js), then what becomes of the chosen one; the error by clip and the numbers beside them.
 import { circle, fit, line, linear, middle, move, number, percent, rect, significant, text } from "./marks.js";
-import { chosenGroup, clipAt, clipText, errorAxis, groupSentence, rounded, wordOf } from "./int4_group_data.js";
+import { chosenGroup, clipAt, clipText, errorAxis, groupSentence, isMoved, rounded, wordOf } from "./int4_group_data.js";
 import { columnAt, groupAxes, levelsHeight, weightsPanel } from "./int4_levels.js";
 import { playground } from "./kit.js";
 
@@ -54,7 +54,7 @@ export function curvePanel(group, state, width, measure) {
   const { low, high, ticks, digits } = errorAxis(group);
   const y = (error) => Math.max(errorCurve.y, linear(low, high, CURVE_END, errorCurve.y)(error));
   const [start, end, best] = [curveX(0, width), curveX(100, width), group.clips[group.best][2]];
-  const marks = [text(0, 12, "Error by clip", "b"), text(width, 12, `least ${percent(best, 1)} at ${clipText(group.best)}`, "e s mu")];
+  const marks = [text(0, 12, "Error by clip", "b")];
   ticks.forEach((error) => marks.push(line(start, y(error), end, y(error), "rule"), middle(start - 6, y(error), percent(error, digits), "e s mu")));
   marks.push(line(start, CURVE_END, end, CURVE_END, "axis"));
   [0, 0.25, 0.5, 0.75, 1].forEach((clip) => {
@@ -62,7 +62,8 @@ export function curvePanel(group, state, width, measure) {
     marks.push(line(x, CURVE_END, x, CURVE_END + 4, "axis"), text(x, CURVE_END + 18, clip, "c s mu"));
   });
   marks.push(...curveLines(group, width, y, high).map((ends) => line(...ends, "c4 stroke round")), ...hereMarks(group, state, width, y, high, measure));
-  return [...marks, circle(curveX(group.best, width), y(best), 5, "c4 stroke"), rect(start - 8, errorCurve.y, end - start + 16, errorCurve.height + 20, "hit ew", { drag: "curve" })];
+  if (isMoved(group, state.step)) marks.push(text(width, 12, `least ${percent(best, 1)} at ${clipText(group.best)}`, "e s mu"), circle(curveX(group.best, width), y(best), 5, "c4 stroke"));
+  return [...marks, rect(start - 8, errorCurve.y, end - start + 16, errorCurve.height + 20, "hit ew", { drag: "curve" })];
 }
 
 function hereMarks(group, state, width, y, high, measure) {

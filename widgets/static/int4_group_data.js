@@ -23,6 +23,9 @@ export function rounded(group, clip, index) {
 // Eight codes as the file holds them.
 export const wordOf = ({ order }, codes, word) => hexWord(order.reduceRight((sum, weight) => sum * 16 + codes[order.length * word + weight] + 8, 0));
 
+// Every preset begins at clip 1; until the line has left it, no picture says where the error is least.
+export const isMoved = (group, step) => step !== group.clips.length - 1;
+
 export const clipText = (step) => (step / 100).toFixed(2);
 
 export function groupSentence(trace, state) {

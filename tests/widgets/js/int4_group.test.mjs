@@ -135,6 +135,14 @@ test("a place on the curve is a clip, and a column is its weight", () => {
   }
 });
 
+test("the curve names its least error only once the line has left clip 1", () => {
+  for (const preset of Object.keys(trace.groups)) {
+    const marks = (step) => curvePanel(trace.groups[preset], { preset, step, weight: 0 }, 228, measure);
+    const least = (step) => marks(step).filter((mark) => /^least/.test(mark.text ?? "") || (mark.tag === "circle" && mark.r === 5)).length;
+    assert.deepEqual([100, 99, 0].map(least), [0, 2, 2], preset);
+  }
+});
+
 test("left and right choose a weight and stop at the ends; up and down move the clip", () => {
   const state = { preset: "tiny", step: 4, weight: 0 };
   assert.deepEqual(keyGroup(trace, state, "ArrowRight"), { weight: 1 });
@@ -164,7 +172,7 @@ test("a refused scale has no level, no error and the engine's words", () => {
   const { marks } = drawGroup(trace, { preset: "huge", step: 100, weight: 24 }, 868, measure);
   assert.ok(marks.some(({ text }) => text?.includes("its scale is over 65504")));
   assert.equal(marks.filter(({ class: cls }) => /hatch/.test(cls ?? "")).length, 0);
-  assert.equal(marks.filter(({ tag }) => tag === "circle").length, 3 + 128 + 2);
+  assert.equal(marks.filter(({ tag }) => tag === "circle").length, 3 + 128 + 1);
 });
 
 test("without a preset the first group is shown", () => assert.equal(chosenGroup(trace, { preset: "" }), running));
