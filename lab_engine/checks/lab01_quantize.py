@@ -42,16 +42,12 @@ TOY = (-0.43, -0.07, 0.02, 0.19, 0.31, -0.25, 0.13, 0.4375)
 
 def _hint_for_codes(compared: Compared) -> str:
     codes, level, off = compared.codes, compared.level, compared.codes_off
-    if not compared.scales.isfinite().all():
-        return ""
     codes_of_zeros = compared.scales.repeat_interleave(GROUP, dim=1)[off] == 0
     short = (codes.double() - level)[off]
-    undivided = torch.equal(codes.double(), compared.weight.double().round())
     return first_true(
         (bool(codes_of_zeros.all()), "x/0 is inf and clips to 7: a group whose scale is 0 has codes 0."),
         (bool((codes.double() - level - 8).abs().max() < 1), "Return q from −7 to 7: the + 8 comes when you pack."),
-        (undivided, "The reader computes q × scale: divide by the scale before you round."),
-        (bool((compared.scales == 1).all()), _NO_SCALE),
+        (_undivided(compared), _DIVIDE),
         (bool(codes.abs().max() > 7), "The codes go from −7 to 7: clip."),
         (bool(short.abs().max() < 1.01), "Round to nearest: 4.96 is nearest to 5, not to 4."),
     )
@@ -62,7 +58,7 @@ def _hint_for_scales(compared: Compared) -> str:
     ratio = scales[exact > 1e-5] / exact[exact > 1e-5]
     most_positive = compared.weight.double().reshape(*exact.shape, GROUP).amax(dim=-1) / 7
     return first_true(
-        (bool((scales == 1).all()), _NO_SCALE),
+        (bool((scales == 1).all()), _DIVIDE if _undivided(compared) else _NO_SCALE),
         (exact.shape[1] > 1 and torch.equal(scales, scales[:, :1].expand_as(scales)), _ROW_SCALE),
         (bool((scales[exact == 0] > 0).any()), "The file must say 0: the scale of a group of zeros is 0."),
         (
@@ -73,6 +69,10 @@ def _hint_for_scales(compared: Compared) -> str:
         (torch.allclose(scales, most_positive, rtol=2e-3, atol=1e-7), _ABSOLUTE),
         (bool(((ratio * 8 / 7 - 1).abs() < 0.01).all()), "The largest weight must be a level: max |w| / 7, not / 8."),
     )
+
+
+def _undivided(compared: Compared) -> bool:
+    return torch.equal(compared.codes.double(), compared.weight.double().round())
 
 
 def _hint_without_value(case: Case, error: BaseException | None) -> str:
@@ -106,6 +106,7 @@ def _normal(rows: int, k: int) -> Tensor:
 
 _ABSOLUTE = "−0.4375 sets the scale too: the largest |w|, not the largest w."
 _ROW_SCALE = "The second group became all 0: one scale a row is too coarse. Each 128 weights have their own."
+_DIVIDE = "The reader computes q × scale: divide by the scale before you round."
 _NO_SCALE = "The reader computes q × scale: return the scale that you divided by."
 _SCALE = "The scale is max |w| / 7, so that the largest weight is code 7 or −7."
 _INFINITE = "fp16 ends at 65504: refuse a scale that is not finite, by a ValueError that names the scale."
@@ -119,8 +120,8 @@ CASES = (
     Case("three rows of 384", (_normal(3, 384),), "Reshape to (rows, k // 128, 128): each group has its own scale."),
     Case("a group of zeros", (_row(0.0, 0.25),), "0/0 is NaN: a group whose scale is 0 has codes 0."),
     Case(
-        "a group of ±1e-7",
-        (torch.cat([_plus_minus(1e-7), _group(0.25)])[None],),
+        "a group up to ±1e-7",
+        (_row(1e-7, 0.25),),
         "1e-7 / 7 is 0 in float16: then the codes are 0 too.",
     ),
     Case(

@@ -13,11 +13,13 @@ from lab_engine.checks.verdict import Row
 def quantize_int8(weight: Tensor) -> tuple[Tensor, Tensor]:
     """Quantize to INT8 in groups of 64: the reader computes codes × scale.
 
-    weight: float32 (rows, k). Returns codes, int8 (rows, k) in -127…127, and scales, float16 (rows, k // 64):
-    the scale of a group is max |w| / 127 rounded to float16, the codes are w / that scale, rounded to nearest.
-    A group whose scale is 0 has codes 0. ValueError that names k and 64 if k is not divisible by 64.
+    weight: float32 (rows, k). Returns codes, int8 (rows, k), scales, float16 (rows, k // 64).
+    The scale of a group is max |w| / 127 rounded to float16. The codes are w / that scale,
+    rounded to nearest, then clipped to -127…127 (a scale that fp16 rounds down makes larger
+    ones). A group whose scale is 0 has codes 0. ValueError that names k and 64 if k is not
+    divisible by 64.
 
-    Example: 64 weights of which the largest is 0.5 get the scale 0.003937 and, for 0.5, the code 127.
+    Example: 64 weights of which the largest is 0.5 get the scale 0.003937 and 0.5 the code 127.
     """
     rows, k = weight.shape
     if k % 64:
@@ -33,17 +35,12 @@ GROUP = 64
 
 
 def _hint_for_codes(compared: Compared) -> str:
-    weight, codes, level, off = compared.weight, compared.codes, compared.level, compared.codes_off
-    if not compared.scales.isfinite().all():
-        return ""
+    codes, level, off = compared.codes, compared.level, compared.codes_off
     scale_of_code = compared.scales.repeat_interleave(GROUP, dim=1)
-    flipped = codes[off & (weight > 0)] < 0
-    undivided = torch.equal(codes.double(), weight.double().round())
     return first_true(
         (bool((scale_of_code[off] == 0).all()), "x / 0 is inf or NaN: a group whose scale is 0 has codes 0."),
-        (bool((compared.scales == 1).all() and not undivided), _NO_SCALE),
-        (undivided, "The reader computes q × scale: divide by the scale before you round."),
-        (bool(flipped.any()), "The sign flipped: int8 ends at 127. Divide by 127, and clip to −127…127."),
+        (_undivided(compared), _DIVIDE),
+        (_flipped(compared), _SIGN),
         (bool(codes.abs().max() <= 7 < level.abs().max()), "8 bits now: codes go from −127 to 127."),
         (bool((codes - level)[off].abs().max() < 1.01), _NEAREST),
     )
@@ -55,12 +52,21 @@ def _hint_for_scales(compared: Compared) -> str:
     ratio = scales.double()[real] / exact[real]
     a_row = exact.shape[1] > 1 and torch.equal(scales, scales[:, :1].expand_as(scales))
     return first_true(
-        (bool((scales == 1).all()), _NO_SCALE),
+        (bool((scales == 1).all()), _DIVIDE if _undivided(compared) else _NO_SCALE),
+        (_flipped(compared), _SIGN),
         (a_row, _ROW_SCALE),
         (bool(((ratio - 127 / 7).abs() < 0.1).all()), "8 bits now: the largest weight becomes 127, not 7."),
         (bool((scales[exact == 0] > 0).any()), "The file must say 0: the scale of a group of zeros is 0."),
         (bool((ratio < 0).any()), "The sign belongs to the code: the scale is max |w| / 127."),
     )
+
+
+def _undivided(compared: Compared) -> bool:
+    return torch.equal(compared.codes.double(), compared.weight.double().round())
+
+
+def _flipped(compared: Compared) -> bool:
+    return bool((compared.codes[compared.codes_off & (compared.weight > 0)] < 0).any())
 
 
 def _hint_without_value(_case: Case, error: BaseException | None) -> str:
@@ -87,6 +93,8 @@ def _normal(seed: int, rows: int, k: int) -> Tensor:
 
 
 _ROW_SCALE = "Group 2 became 0: one scale a row is too coarse for its small weights. Each 64 weights have their own."
+_SIGN = "The sign flipped: int8 ends at 127. Divide by 127, and clip to −127…127."
+_DIVIDE = "The reader computes q × scale: divide by the scale before you round."
 _NO_SCALE = "The reader computes q × scale: return the scale that you divided by."
 _NEAREST = "Round to nearest, and divide by the float16 scale: the reader has no other."
 _SCALE = "The scale is max |w| / 127, so the largest weight is code 127 or −127."

@@ -17,6 +17,9 @@ from lab_engine.checks.verdict import Row
 
 SMALLEST = 2.0**-24
 """float16's smallest number, and the unit of all numbers below 2**-14."""
+CLOSE = 0.501
+"""A code this near to w / scale is its nearest level, whatever rounding did in float32."""
+_UNROUNDED = "You divided by the scale before it was rounded; the reader has only the fp16 one."
 
 
 @dataclass(frozen=True)
@@ -50,15 +53,16 @@ class GroupJudge:
     row_scale: str
 
     def __call__(self, args: Args, expected: tuple[Tensor, Tensor], yours: Any) -> Mismatch | None:
-        """Mismatch of the form, of a code, or of a scale; in this order."""
+        """Mismatch of the form, of a scale, or of a code; in this order, since a wrong scale makes wrong codes."""
         wrong_form = self._wrong_form(expected, yours)
         if wrong_form is not None:
             return wrong_form
         compared = self.compare(args[0], *yours)
-        if compared.codes_off.any():
-            return _different_codes(compared, expected[0], self.hint_for_codes(compared))
         if compared.scales_off.any():
             return _different_scales(compared, self.hint_for_scales(compared))
+        if compared.codes_off.any():
+            hint = _UNROUNDED if self._fits_unrounded(compared) else self.hint_for_codes(compared)
+            return _different_codes(compared, expected[0], hint)
         return None
 
     def compare(self, weight: Tensor, codes: Tensor, scales: Tensor) -> Compared:
@@ -66,10 +70,15 @@ class GroupJudge:
         step = scales.double().repeat_interleave(self.size, dim=1)
         level = torch.where(step != 0, weight.double() / step, 0.0)
         exact = weight.double().reshape(*scales.shape, self.size).abs().amax(dim=-1) / self.limit
-        codes_off = (codes.double() - level.clamp(-self.limit, self.limit)).abs() > 0.501
+        codes_off = (codes.double() - level.clamp(-self.limit, self.limit)).abs() > CLOSE
         unit = torch.where(exact.to(torch.float16) == 0, SMALLEST / 2, SMALLEST)
         scales_off = ~((scales.double() - exact).abs() <= unit + 1e-3 * exact)
         return Compared(weight, codes, scales, level, exact, codes_off, scales_off)
+
+    def _fits_unrounded(self, compared: Compared) -> bool:
+        step = compared.exact.repeat_interleave(self.size, dim=1)
+        level = torch.where(step != 0, compared.weight.double() / step, 0.0)
+        return bool(((compared.codes.double() - level).abs() <= CLOSE).all())
 
     def _wrong_form(self, expected: tuple[Tensor, Tensor], yours: Any) -> Mismatch | None:
         wanted = " and ".join(describe(tensor) for tensor in expected)

@@ -64,6 +64,11 @@ def codes_with_a_scale_of_one(weight):
     return codes, torch.ones_like(scales)
 
 
+def neither_divided_nor_scaled(weight):
+    codes, scales = quantize_rows(weight)
+    return weight.round().clamp(-7, 7).to(codes.dtype), torch.ones_like(scales)
+
+
 def with_the_sign_in_the_scale(weight):
     codes, scales = quantize_rows(weight)
     return -codes, -scales
@@ -103,10 +108,13 @@ WRONG_QUANTIZE = {
     "a scale a row": (quantize_with(scale_of=a_scale_a_row), "The second group became all 0", None),
     "a scale a row, stored once": (one_scale_a_row_stored_once, "The second group became all 0", None),
     "max/8, clipped to ±7": (quantize_with(largest=8), "The largest weight must be a level", None),
+    "max/8, clipped to ±8": (quantize_with(largest=8, limit=8), "The largest weight must be a level", None),
+    "max/8, not clipped": (quantize_with(largest=8, limit=None), "The largest weight must be a level", None),
     "truncates": (quantize_with(rounding=torch.trunc), "Round to nearest", None),
     "rounds down": (quantize_with(rounding=torch.floor), "Round to nearest", None),
-    "unrounded scale": (quantize_with(cast=False), "The reader has only the fp16 scale", None),
-    "no guard for scale 0": (quantize_with(guard=False), "x/0 is inf and clips to 7", {"a group of ±1e-7"}),
+    "unrounded scale": (quantize_with(cast=False), "divided by the scale before it was rounded", None),
+    "unrounded scale, no guard": (quantize_with(cast=False, guard=False), "before it was rounded", None),
+    "no guard for scale 0": (quantize_with(guard=False), "x/0 is inf and clips to 7", {"a group up to ±1e-7"}),
     "epsilon in the scale": (epsilon_in_the_scale, "The file must say 0", None),
     "no check of the scale": (
         quantize_with(check_scale=False),
@@ -125,6 +133,7 @@ WRONG_QUANTIZE = {
     "no clip": (quantize_with(limit=None), "clip", {"a scale rounded down"}),
     "clipped to −8": (quantize_with(largest=7, limit=None, rounding=lambda x: x.round().clamp(-8, 7)), "clip", None),
     "scale not returned": (codes_with_a_scale_of_one, "return the scale that you divided by", None),
+    "no scale at all": (neither_divided_nor_scaled, "divide by the scale before you round", None),
     "not divided": (quantize_with(divide=False), "divide by the scale before you round", None),
     "negative scales": (with_the_sign_in_the_scale, "The sign belongs to the code", None),
     "+ 8 already": (biased_already, "the + 8 comes when you pack", None),
@@ -146,8 +155,9 @@ def test_a_wrong_quantization_fails_with_its_own_hint(name, failing_cases):
     ("name", "passing", "failing"),
     [
         ("max without abs", {"the toy group"}, {"largest weight negative"}),
-        ("no guard for scale 0", {"a group of zeros"}, {"a group of ±1e-7"}),
+        ("no guard for scale 0", {"a group of zeros"}, {"a group up to ±1e-7"}),
         ("unrounded scale", names(QUANTIZE) - {"a group of ±3e-7", "a scale rounded down"}, {"a group of ±3e-7"}),
+        ("unrounded scale, no guard", {"the toy group", "a group of zeros"}, {"a group up to ±1e-7"}),
         ("epsilon in the scale", {"the toy group"}, {"a group of zeros", "a group of ±3e-7"}),
         (
             "max/8, clipped to ±7",
@@ -231,7 +241,7 @@ def test_a_right_quantization_passes(right):
 
 def test_a_scale_that_is_nearest_to_0_is_told_apart_from_that_of_a_group_of_zeros(failing_cases):
     wrong = with_scales_rounded(up=True, nearest_zeros=False)
-    assert failing_cases(QUANTIZE, wrong) == {"a group of ±1e-7"}
+    assert failing_cases(QUANTIZE, wrong) == {"a group up to ±1e-7"}
     assert "below half of float16's smallest number" in QUANTIZE.check(wrong).hint
 
 
@@ -277,7 +287,7 @@ def test_the_hard_numbers_of_the_cases_are_what_their_names_say():
     codes, scales = quantize_rows(args["a group of ±3e-7"])
     assert scales[0, 1] == 2**-24
     assert set(codes[0, 128:].tolist()) == {-5, 5}  # not 7: the scale is larger than max / 7
-    codes, scales = quantize_rows(args["a group of ±1e-7"])
+    codes, scales = quantize_rows(args["a group up to ±1e-7"])
     assert scales[0, 0] == 0
     assert not codes[0, :128].any()
     assert (args["a scale rounded down"].abs().max(1).values / quantize_rows(args["a scale rounded down"])[1][0, 0]) > 8

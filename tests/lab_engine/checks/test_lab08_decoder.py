@@ -97,7 +97,7 @@ WRONG_INT8 = {
     "check without a name": (refuses_without_a_name, "Name K and 64", {"k = 96"}),
     "max without abs": (int8_with(scale_of=lambda g: g.amax(-1)), "take |w|", None),
     "truncates": (int8_with(rounding=torch.trunc), "Round to nearest", ALL_INT8 - {"k = 96", "half-way weights"}),
-    "unrounded scale": (int8_with(cast=False), "the reader has no other", None),
+    "unrounded scale": (int8_with(cast=False), "divided by the scale before it was rounded", None),
     "no guard for scale 0": (wraps_without_a_guard, "x / 0 is inf", None),
     "epsilon in the scale": (epsilon_in_the_scale, "The file must say 0", None),
     "no clip": (int8_with(limit=None), "int8 ends at 127", {"a scale rounded down"}),
