@@ -23,9 +23,9 @@ TOY = "0xFA4DB871"
 
 ASKS = (
     "Eight nibbles in two orders; only w0 and w7 stay in place. Step through the linear one: what does a weight cost?",
-    "Two nibbles stay four bits too high, so each half says 1024 + 16 n. Which later instruction makes up for it?",
-    "One shift serves four weights, and OR with 0x6400 makes n a number of fp16. Why is taking 1032 away again exact?",
-    "No arithmetic: a nibble picks a byte, and 16 bytes are all there is to know. Why does it take two tables?",
+    "The middle of lop3; the first-step button shows it from the start. n stays 4 bits too high: what makes up for it?",
+    "The middle of lop3. One shift serves four weights, and OR with 0x6400 makes 1024 + n. Why is − 1032 exact?",
+    "The middle of prmt. No arithmetic: a nibble picks a byte, and 16 bytes are all there is to know. Why two tables?",
     "Bit 3 was not cleared, so it copies a sign. Which weights are wrong in the end, and which are right by chance?",
 )
 """What to look at, for any word: the numbers are in the picture."""
@@ -157,8 +157,8 @@ def word_presets() -> list[Preset]:
 
     return [
         Preset("two orders", ASKS[0], {"method": "shift_mask", "step": 0}),
-        Preset("unshifted pair", ASKS[1], at("lop3", "lop3.b32 h1,")),
-        Preset("shifted by 8", ASKS[2], at("lop3", "lop3.b32 h2,")),
-        Preset("PRMT", ASKS[3], at("prmt", "prmt.b32 negative,")),
-        Preset("bit 3 left in", ASKS[4], at("prmt_bit3", "prmt.b32 negative,")),
+        Preset("lop3: unshifted pair", ASKS[1], at("lop3", "lop3.b32 h1,")),
+        Preset("lop3: shifted by 8", ASKS[2], at("lop3", "lop3.b32 h2,")),
+        Preset("prmt", ASKS[3], at("prmt", "prmt.b32 negative,")),
+        Preset("mistake: bit 3 left in", ASKS[4], at("prmt_bit3", "prmt.b32 negative,")),
     ]

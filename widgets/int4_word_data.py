@@ -17,7 +17,7 @@ from lab_engine.int4 import pack_words
 from lab_engine.nanoqwen_file import LAYOUTS
 from lab_engine.ptx import Registers
 from lab_engine.unpack import METHODS, REGISTERS, WEIGHTS, UnpackStep, UnpackTrace, trace_unpack
-from widgets.int4_word_notes import SIGNS, half, note, number, result_notes, sentence, signs
+from widgets.int4_word_notes import AND_OR, SIGNS, half, note, number, result_notes, sentence, signs
 from widgets.words import hex_word
 
 ALL_BITS = 0xFFFFFFFF
@@ -84,7 +84,7 @@ def _step(trace: UnpackTrace, at: int) -> dict[str, Any]:
     data: dict[str, Any] = {
         "sentence": sentence(trace, at, owners[at]),
         "text": step.text,
-        "why": step.note,
+        "why": _why(step),
         "rows": [] if step.op == "prmt.b32" else _rows(step, known, mask),
         "result": _row(f"= {step.writes}", step.value, owners[at]),
         "bands": [] if mask is None else _runs(mask),
@@ -93,6 +93,13 @@ def _step(trace: UnpackTrace, at: int) -> dict[str, Any]:
         "notes": result_notes(trace, at, owners[at]),
     }
     return data | _lookup(step, known, data["result"]) if step.op == "prmt.b32" else data
+
+
+def _why(step: UnpackStep) -> str:
+    """The comment of the source line; for a lop3 what its last number says, if it is the table of (a & b) | c."""
+    table = step.reads[-1][1]
+    explained = step.op == "lop3.b32" and table == AND_OR
+    return step.note + (f" · {table:#x} is the truth table of (a & b) | c" if explained else "")
 
 
 # Rows --------------------------------------------------------------------------------------------------------------

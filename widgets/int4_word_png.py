@@ -9,7 +9,7 @@ from widgets.words import hex_word, signed
 Data = Mapping[str, Any]
 
 MARGIN, WIDTH, LEFT, BIT, CELL, ROW, PITCH = 16, 868, 128, 19, 76, 24, 32
-NIBBLES, TEXT, ROWS, RESULT, NOTES, UNPACKED = 76, 160, 196, 312, 340, 412
+NIBBLES, TEXT, ROWS, RESULT, NOTES, UNPACKED = 72, 148, 180, 288, 316, 380
 HUES = {"k": "c4", "m": "ca", "x": "cw", ".": "c4"}
 
 

@@ -48,7 +48,7 @@ def test_two_orders_wires_each_nibble_to_its_place_and_marks_the_two_that_stay()
 
 
 def test_unshifted_pair_is_1152_and_1200_and_becomes_0_and_3():
-    word = WordUnpack(preset="unshifted pair")
+    word = WordUnpack(preset="lop3: unshifted pair")
     assert word.sentence == "lop3, 2 of 9 · 0xF4B7AD81 & 0x00F000F0 | 0x64006400 = 0x64B06480 · w2 1152, w3 1200"
     assert notes(word) == [
         ("fp16 1152 = 1024 + 16 × 8", "then × 1/16 − 72 = 0 = w2"),
@@ -60,7 +60,7 @@ def test_unshifted_pair_is_1152_and_1200_and_becomes_0_and_3():
 
 
 def test_shifted_by_8_is_1037_and_1028_and_becomes_5_and_minus_4():
-    word = WordUnpack(preset="shifted by 8")
+    word = WordUnpack(preset="lop3: shifted by 8")
     assert picture(word)["result"]["value"] == 0x6404640D
     assert word.sentence.endswith(" = 0x6404640D · w4 1037, w5 1028")
     assert notes(word) == [
@@ -70,7 +70,7 @@ def test_shifted_by_8_is_1037_and_1028_and_becomes_5_and_minus_4():
 
 
 def test_prmt_picks_high_bytes_from_two_tables():
-    word = WordUnpack(preset="PRMT")
+    word = WordUnpack(preset="prmt")
     assert word.sentence == "prmt, 4 of 15 · prmt(0xC5C6C7C8, 0xBCC0C2C4, 0x3071) = 0xC5C8BCC7"
     assert [byte["value"] for byte in picture(word)["table"]] == ["−8", "−7", "−6", "−5", "−4", "−3", "−2", "−1"]
     assert [pick["byte"] for pick in picture(word)["picks"]] == [1, 7, 0, 3]
@@ -82,7 +82,7 @@ def test_prmt_picks_high_bytes_from_two_tables():
 
 
 def test_bit_3_left_in_copies_two_signs_and_half_of_the_weights_are_wrong():
-    word = WordUnpack(preset="bit 3 left in")
+    word = WordUnpack(preset="mistake: bit 3 left in")
     assert word.sentence == "prmt_bit3, 3 of 14 · prmt(0xC5C6C7C8, 0xBCC0C2C4, 0xB871) = 0xFFFFBCC7"
     assert [pick["sign"] for pick in picture(word)["picks"]] == [False, False, True, True]
     assert picture(word)["result"]["fill"][:16] == "x" * 16
@@ -121,8 +121,25 @@ def test_each_bit_of_a_result_belongs_to_the_weight_that_it_depends_on(method, s
     assert picture(WordUnpack(method=method, step=step))["result"]["fill"] == fill
 
 
+def test_the_names_of_presets_say_the_method_and_those_that_begin_in_its_middle_say_so():
+    for preset in WordUnpack()._spec["presets"][1:]:
+        word = WordUnpack(preset=preset["name"])
+        assert preset["name"].startswith({"prmt_bit3": "mistake"}.get(word.method, word.method))
+        assert 0 < word.step < word.step_count() - 1
+        assert preset["ask"].startswith(f"The middle of {word.method}") or word.method == "prmt_bit3"
+
+
+@pytest.mark.parametrize(("method", "count"), [("lop3", 4), ("prmt", 1), ("prmt_bit3", 1), ("shift_mask", 0)])
+def test_the_table_of_each_lop3_is_explained_where_it_is_shown(method, count):
+    steps = WordUnpack()._trace["methods"][method]["steps"]
+    said = [step for step in steps if step["why"].endswith(" · 0xea is the truth table of (a & b) | c")]
+    assert [step for step in steps if "0xea" in step["text"]] == said
+    assert len(said) == count
+    assert all((a & b) | c == 0xEA >> (a << 2 | b << 1 | c) & 1 for a in (0, 1) for b in (0, 1) for c in (0, 1))
+
+
 def test_a_mask_keeps_its_bits_and_mutes_the_rest():
-    step = picture(WordUnpack(preset="unshifted pair"))
+    step = picture(WordUnpack(preset="lop3: unshifted pair"))
     assert [row["label"] for row in step["rows"]] == ["word", "& mask", "| fp16 1024"]
     assert step["rows"][0]["fill"] == "........3333............2222...."
     assert step["rows"][1]["fill"] == "........mmmm............mmmm...."
@@ -222,11 +239,11 @@ def test_any_word_is_unpacked_right_but_for_the_mistake(word):
     [0x12345678, "0x12345678", "12345678", np.uint32(0x12345678), torch.tensor(0x12345678, dtype=torch.int32)],
 )
 def test_a_word_from_python_changes_codes_and_traces_and_keeps_the_place(given_word):
-    word = WordUnpack(preset="unshifted pair")
+    word = WordUnpack(preset="lop3: unshifted pair")
     word.word = given_word
     assert word.word == "0x12345678"
     assert word.codes == (0, -1, -2, -3, -4, -5, -6, -7)
-    assert (word.preset, word.step) == ("unshifted pair", 2)
+    assert (word.preset, word.step) == ("lop3: unshifted pair", 2)
     assert word.sentence.endswith("· w2 1120, w3 1104")
 
 
@@ -261,7 +278,7 @@ def test_real_weights_of_the_running_group_can_be_shown():
     ],
 )
 def test_what_cannot_be_shown_is_refused_in_one_line(name, value, line):
-    word = WordUnpack(preset="unshifted pair")
+    word = WordUnpack(preset="lop3: unshifted pair")
     with pytest.raises(traitlets.TraitError) as refused:
         setattr(word, name, value)
     assert str(refused.value) == line
@@ -277,9 +294,9 @@ def test_a_word_and_codes_at_once_are_refused():
 
 
 def test_another_method_starts_at_its_beginning_and_leaves_the_preset():
-    word = WordUnpack(preset="unshifted pair")
+    word = WordUnpack(preset="lop3: unshifted pair")
     word.step = 9
-    assert word.preset == "unshifted pair"
+    assert word.preset == "lop3: unshifted pair"
     word.method = "prmt"
     assert (word.preset, word.step, word.step_count()) == ("", 0, 16)
 
@@ -292,7 +309,7 @@ def test_every_method_has_a_step_more_than_instructions():
     ("state", "line"),
     [
         ({}, 'WordUnpack(preset="two orders", word="0xFA4DB871")'),
-        ({"preset": "PRMT", "step": 6}, 'WordUnpack(preset="PRMT", word="0xFA4DB871", step=6)'),
+        ({"preset": "prmt", "step": 6}, 'WordUnpack(preset="prmt", word="0xFA4DB871", step=6)'),
         ({"method": "lop3", "word": 0}, 'WordUnpack(word="0x00000000", method="lop3", step=0)'),
     ],
 )
@@ -305,8 +322,8 @@ def test_the_code_recreates_the_state(state, line):
 
 def test_a_state_from_the_browser_is_taken_as_it_is():
     word = WordUnpack(method="shift_mask", step=30)
-    word.set_state({"preset": "bit 3 left in", "method": "prmt_bit3", "step": 9})
-    assert (word.preset, word.method, word.step) == ("bit 3 left in", "prmt_bit3", 9)
+    word.set_state({"preset": "mistake: bit 3 left in", "method": "prmt_bit3", "step": 9})
+    assert (word.preset, word.method, word.step) == ("mistake: bit 3 left in", "prmt_bit3", 9)
 
 
 # Pictures ----------------------------------------------------------------------------------------------------------
@@ -338,8 +355,8 @@ def test_the_text_picture_is_plain_letters_at_every_step():
 
 
 def test_the_png_is_the_same_twice_and_every_step_has_the_same_size():
-    one = WordUnpack(preset="PRMT").png()
-    assert one == WordUnpack(preset="PRMT").png()
+    one = WordUnpack(preset="prmt").png()
+    assert one == WordUnpack(preset="prmt").png()
     others = [
         WordUnpack(method=method, step=step).png() for method, step in (("shift_mask", 3), ("lop3", 3), ("lop3", 9))
     ]

@@ -6,9 +6,9 @@ import { playground } from "./kit.js";
 
 const WIDE_GRID = 760;
 const [NIBBLE_GAP, HALF_GAP] = [4, 4];
-const [WEIGHT, WIRES, NIBBLE] = [40, 36, 36];
+const [WEIGHT, WIRES, NIBBLE] = [40, 32, 36];
 const NIBBLES = [0, 1, 2, 3, 4, 5, 6, 7];
-const [BIT, ROW_PITCH] = [24, 32];
+const [BIT, ROW_PITCH, UNPACKED] = [24, 32, 28];
 const LINE_STEP = 16;
 
 // The columns: x of a nibble and of a bit, both counted from the right.
@@ -26,11 +26,11 @@ export function wordLayout(trace, grid, measure) {
   const whys = Object.values(trace.methods).flatMap(({ steps }) => steps.map(({ why }) => why));
   const lines = Math.max(...whys.map((why) => wrap(why, grid.width, measure).length));
   const nibbles = WEIGHT + WIRES;
-  const instruction = nibbles + NIBBLE + 48;
-  const rows = [0, 1, 2].map((row) => instruction + 20 + LINE_STEP * lines + row * ROW_PITCH);
-  const result = rows[2] + ROW_PITCH + 20;
-  const unpacked = result + BIT + 76;
-  return { nibbles, instruction, rows, result, unpacked, height: unpacked + 36 };
+  const instruction = nibbles + NIBBLE + 40;
+  const rows = [0, 1, 2].map((row) => instruction + 16 + LINE_STEP * lines + row * ROW_PITCH);
+  const result = rows[2] + ROW_PITCH + 12;
+  const unpacked = result + BIT + 68;
+  return { nibbles, instruction, rows, result, unpacked, height: unpacked + UNPACKED };
 }
 
 const pairHue = (weight) => `c${(Number(weight) >> 1) + 1}`;
@@ -145,8 +145,6 @@ export function noteMarks(grid, y, notes) {
 }
 
 // ---- the eight weights again ----
-
-const UNPACKED = 28;
 
 // Dots until the instruction that finishes a weight; a click goes there.
 export function unpackedMarks(method, step, grid, y) {
