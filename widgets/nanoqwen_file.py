@@ -19,7 +19,7 @@ from widgets.nanoqwen_file_data import map_data, map_presets
 from widgets.nanoqwen_file_png import file_png
 from widgets.nanoqwen_file_text import file_text
 from widgets.nanoqwen_file_view import HEADER, LEVELS, FileView, Place
-from widgets.nanoqwen_file_words import sentence
+from widgets.nanoqwen_file_words import NOUNS, sentence
 from widgets.playground import Badge, Playground, Value
 
 PART = {"file": "section", "section": "row", "row": "group", "group": "byte", "byte": "byte"}
@@ -121,13 +121,23 @@ class FileMap(Playground):
     @traitlets.observe("step")
     def _lead(self, change: Any) -> None:
         part, step = PART[self.level], change["new"]
-        setattr(self, part, self._view.names[step] if part == "section" else step)
+        if part == "section":
+            self._enter(self._view.names[step])
+        else:
+            setattr(self, part, step)
+
+    def _enter(self, name: str) -> None:
+        """Another section; a part of the header is no row of a matrix, so its number is not taken along."""
+        nouns = {NOUNS[self._view.whole(one).kind] for one in (self.section, name)}
+        self.section = name
+        if len(nouns) > 1:
+            self.row = 0
 
     # What the base asks for -----------------------------------------------------------------------------------------
 
     @property
     def sentence(self) -> str:
-        """`layer 0 mlp.gate_proj.weight · row 21 · bytes 1167296–1167487 · 2 pages 284–285`."""
+        """`layer 0 mlp.gate_proj.weight · row 21 · bytes 1,167,296–1,167,487 · 2 pages 284–285`."""
         return sentence(self._view, self.place)
 
     def text_picture(self) -> str:

@@ -33,7 +33,7 @@ def map_data(view: FileView) -> dict[str, Any]:
         "preamble": PREAMBLE.size,
         "layouts": {name: list(order) for name, order in LAYOUTS.items()},
         "stepPages": view.step_pages,
-        "parts": [[part.name, part.kind, part.offset, part.length] for part in view.parts],
+        "parts": [[label(part.name), part.kind, part.offset, part.length] for part in view.parts],
         "sections": [_section_data(view, name) for name in view.names],
     }
 
@@ -95,8 +95,8 @@ def _ask_preamble(view: FileView) -> str:
     length = view.data[12:16]
     little, big = (int.from_bytes(length, order) for order in ("little", "big"))
     return (
-        f"{length.hex(' ')} is {little}: the lowest byte comes first. "
-        f"Who reads it the other way round waits for a header of {big} bytes."
+        f"{length.hex(' ')} is {little:,}: the lowest byte comes first. "
+        f"Who reads it the other way round waits for a header of {big:,} bytes."
     )
 
 
@@ -104,8 +104,8 @@ def _ask_padding(view: FileView) -> str:
     end, start = view.parts[-1].offset, view.parts[-1].stop
     none = PAGE - PREAMBLE.size
     return (
-        f"The header ends before byte {end}, the first section begins at {start}. "
-        f"A header of {none} bytes would need no padding, one of {none + 1} bytes {PAGE - 1} bytes."
+        f"The header ends before byte {end:,}, the first section begins at {start:,}. "
+        f"A header of {none:,} bytes would need no padding, one of {none + 1:,} bytes {PAGE - 1:,} bytes."
     )
 
 
@@ -130,6 +130,6 @@ def _ask_scales() -> str:
 
 def _ask_step(view: FileView) -> str:
     return (
-        f"One token touches {view.step_pages} of the file's {view.pages} pages. Which does it leave alone? "
+        f"One token touches {view.step_pages:,} of the file's {view.pages:,} pages. Which does it leave alone? "
         f"A token of the 7B touches {step_pages(QWEN_7B).total:,}."
     )

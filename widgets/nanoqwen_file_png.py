@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from lab_engine.file_map import GROUP_BYTES, PAGE, Region, group_region, scale_region
 from widgets.nanoqwen_file_text import path_words
 from widgets.nanoqwen_file_view import DUMP, LEVELS, FileView, Place, dump_start, stretch_of
-from widgets.nanoqwen_file_words import caption, label, meaning
+from widgets.nanoqwen_file_words import caption, grouped_span, label, meaning
 from widgets.nanoqwen_levels_png import (
     BAR_HIGH,
     BAR_Y,
@@ -21,7 +21,6 @@ from widgets.nanoqwen_levels_png import (
     text_width,
 )
 from widgets.token_text import LETTER
-from widgets.words import span
 
 KINDS = {"INT4": "nibbles", "F16": "scales", "F32": "norms, biases", "JSON": "text", "padding": "padding"}
 
@@ -64,15 +63,15 @@ def _bars(picture: Picture) -> None:
     if picture.deep:
         own = scale_region(view.scales(picture.place.section), picture.place.row, picture.place.group)
         picture.rect(own.offset * scale - 1, BAR_Y - 2, 3, BAR_HIGH + 4, "c2 solid")
-        further = f"its scale: {own.offset - picture.chosen.offset} bytes further on, page {own.pages[0]}"
-        picture.text(WIDTH, 103, further, "e s ink c2")
+        further = f"its scale: {own.offset - picture.chosen.offset:,} bytes further on, page {own.pages[0]:,}"
+        picture.text(WIDTH, 97, further, "e s ink c2")
     if picture.place.level == "file":
         _key(picture)
     marked = stretch if picture.place.level == "file" else picture.chosen
     wide = max(3, marked.length * scale)
     picture.rect(min(marked.offset * scale, WIDTH - wide), BAR_Y - 2, wide, BAR_HIGH + 4, "sel")
     _stretch(picture, stretch)
-    picture.text(0, 103, caption(view, picture.place), "s mu")
+    picture.text(0, 97, caption(view, picture.place), "s mu")
 
 
 def _group_labels(picture: Picture, scale: float) -> None:
@@ -86,11 +85,11 @@ def _group_labels(picture: Picture, scale: float) -> None:
         return left, left + wide
 
     first, last = place(own, "b")
-    picture.text(first, 32, own.name, "s b")
+    picture.text(first, 30, own.name, "s b")
     for group in groups:
         left, right = place(group, "")
         if group != own and group.length * scale > right - left and (right + 6 < first or left - 6 > last):
-            picture.text(left, 32, group.name, "s mu")
+            picture.text(left, 30, group.name, "s mu")
 
 
 def _key(picture: Picture) -> None:
@@ -98,8 +97,8 @@ def _key(picture: Picture) -> None:
     x = float(WIDTH)
     for kind, words in reversed(KINDS.items()):
         x -= text_width(words)
-        picture.text(x, 103, words, "s mu")
-        picture.rect(x - 14, 98, 10, 10, fill(kind))
+        picture.text(x, 97, words, "s mu")
+        picture.rect(x - 14, 92, 10, 10, fill(kind))
         x -= 26
 
 
@@ -147,11 +146,11 @@ def _open_group(picture: Picture) -> Region:
 def _hex(picture: Picture) -> None:
     view, start = picture.view, dump_start(picture.view, picture.place)
     stop = min(start + DUMP, view.file.size)
-    picture.text(0, TEXTS_Y + 8, f"Bytes {span(start, stop - 1)} in hex", "b")
+    picture.text(0, TEXTS_Y + 8, f"Bytes {grouped_span(start, stop - 1)} in hex", "b")
     whole = picture.chosen.offset <= start and picture.chosen.stop >= stop
     for at in range(start, stop, 16):
         y, end = TEXTS_Y + 20 + LINE * (at - start) // 16, min(at + 16, stop)
-        picture.text(0, y + LINE / 2, str(at), "s mu")
+        picture.text(0, y + LINE / 2, f"{at:,}", "s mu")
         inside = range(max(at, picture.chosen.offset), min(end, picture.chosen.stop))
         if inside and not whole:
             picture.rect(72 + ((inside[0] - at) * 3 - 0.5) * LETTER, y, 3 * LETTER * len(inside), LINE, "ca fill")

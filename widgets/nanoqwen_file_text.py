@@ -50,7 +50,7 @@ def _path_row(view: FileView, place: Place) -> list[str]:
 def _dump_rows(view: FileView, place: Place) -> list[str]:
     start = dump_start(view, place)
     lines = range(start, min(start + DUMP, view.file.size), 16)
-    return _named("bytes", [f"{at:>8}  {view.data[at : min(at + 16, start + DUMP)].hex(' ')}" for at in lines])
+    return _named("bytes", [f"{at:>9,}  {view.data[at : min(at + 16, start + DUMP)].hex(' ')}" for at in lines])
 
 
 def _meaning_rows(view: FileView, place: Place) -> list[str]:

@@ -40,18 +40,23 @@ def label(name: str) -> str:
 def row_words(view: FileView, place: Place) -> str:
     """`row 21`, `number 5`, `byte 7`, and a header's part by its name."""
     if place.section == HEADER:
-        return view.parts[place.row].name
+        return label(view.parts[place.row].name)
     return f"{NOUNS[view.whole(place.section).kind]} {place.row}"
 
 
 def pages_words(pages: range) -> str:
     """`page 284` or `42 pages 284–325`."""
-    return f"page {pages[0]}" if len(pages) == 1 else f"{len(pages)} pages {span(pages[0], pages[-1])}"
+    return f"page {pages[0]:,}" if len(pages) == 1 else f"{len(pages):,} pages {grouped_span(pages[0], pages[-1])}"
 
 
 def bytes_words(region: Region) -> str:
-    """`byte 7` or `bytes 0–7`."""
-    return f"byte{'s' if region.length > 1 else ''} {span(region.offset, region.stop - 1)}"
+    """`byte 7` or `bytes 1,163,264–1,335,295`."""
+    return f"byte{'s' if region.length > 1 else ''} {grouped_span(region.offset, region.stop - 1)}"
+
+
+def grouped_span(first: int, last: int) -> str:
+    """`7` or `1,163,264–1,335,295`: positions in the file, with commas between the thousands."""
+    return f"{first:,}" if first == last else f"{first:,}–{last:,}"
 
 
 def sentence(view: FileView, place: Place) -> str:
@@ -59,7 +64,7 @@ def sentence(view: FileView, place: Place) -> str:
     region = chosen(view, place)
     where = [bytes_words(region), pages_words(region.pages)]
     if place.level == "file":
-        return " · ".join([place.section, _kind_words(view, place.section), *where])
+        return " · ".join([label(place.section), _kind_words(view, place.section), *where])
     if place.level == "section":
         value = row_value(view, place)
         return " · ".join([label(place.section), row_words(view, place), *where, *([value] if value else [])])
@@ -78,25 +83,25 @@ def caption(view: FileView, place: Place) -> str:
     """What the second bar of the picture magnifies."""
     stretch = stretch_of(view, place)
     pages = len(stretch.pages)
-    on_pages = f"on {pages} page{'s' if pages > 1 else ''}"
+    on_pages = f"on {pages:,} page{'s' if pages > 1 else ''}"
     if place.level == "file":
-        return f"{stretch.name}: {stretch.length} bytes {on_pages}"
+        return f"{stretch.name}: {stretch.length:,} bytes {on_pages}"
     if place.level != "section":
-        return f"row {place.row}: {stretch.length} bytes {on_pages}{'; thick: the border' if pages > 1 else ''}"
+        return f"row {place.row}: {stretch.length:,} bytes {on_pages}{'; thick: the border' if pages > 1 else ''}"
     whole, rows = view.whole(place.section), view.rows(place.section)
     if place.section == HEADER:
-        return f"{whole.length} bytes, then {stretch.length - whole.length} of padding, {on_pages}"
+        return f"{whole.length:,} bytes, then {stretch.length - whole.length:,} of padding, {on_pages}"
     if len(view.file.sections[place.section].shape) == 1:
-        return f"{rows} {'numbers of 4 bytes' if whole.kind == 'F32' else 'bytes of text'} {on_pages}"
+        return f"{rows:,} {'numbers of 4 bytes' if whole.kind == 'F32' else 'bytes of text'} {on_pages}"
     pattern = pages_per_row(whole.length // rows)
     more = sum(pattern[row % len(pattern)] > min(pattern) for row in range(rows))
-    lie = f"{more} of them lie{'s' if more == 1 else ''} on {min(pattern) + 1}"
-    return f"{rows} rows of {whole.length // rows} bytes {on_pages}; {lie}"
+    lie = f"{more:,} of them lie{'s' if more == 1 else ''} on {min(pattern) + 1}"
+    return f"{rows:,} rows of {whole.length // rows:,} bytes {on_pages}; {lie}"
 
 
 def _kind_words(view: FileView, name: str) -> str:
     if name == HEADER:
-        return f"preamble {PREAMBLE.size} bytes, JSON {view.file.header_length}"
+        return f"preamble {PREAMBLE.size} bytes, JSON {view.file.header_length:,}"
     section = view.file.sections[name]
     return f"{section.dtype} {' × '.join(map(str, section.shape))}"
 
@@ -117,7 +122,7 @@ def row_value(view: FileView, place: Place) -> str:
 
 def _number(name: str, content: bytes) -> str:
     value = int.from_bytes(content, "little")
-    return hex_word(value, 8) if name == "checksum" else str(value)
+    return hex_word(value, 8) if name == "checksum" else f"{value:,}"
 
 
 def _letter(byte: int) -> str:
@@ -147,8 +152,8 @@ def _file_meaning(view: FileView, name: str) -> Meaning:
         padding = view.file.sections[view.names[1]].offset - view.header.stop
         lines = (
             f"{PREAMBLE.size} bytes of preamble: magic, version, header length, checksum",
-            f"{view.file.header_length} bytes of JSON: config, quantization, {len(view.names) - 1} sections",
-            f"{padding} bytes of padding follow, up to the first section",
+            f"{view.file.header_length:,} bytes of JSON: config, quantization, {len(view.names) - 1} sections",
+            f"{padding:,} bytes of padding follow, up to the first section",
             "opening the file reads them, a step needs none of them",
         )
         return Meaning("Preamble and header", lines)
@@ -162,13 +167,13 @@ def _text(view: FileView, region: Region) -> str:
 
 def _part_meaning(view: FileView, place: Place) -> Meaning:
     part = view.parts[place.row]
-    title = f"{part.name}: {part.length} bytes"
+    title = f"{label(part.name)}: {part.length:,} bytes"
     if part.kind == "entry":
         return Meaning(title, (_text(view, part),), code=True)
     if part.kind == "padding":
         lines = (
-            f"from the header's end, {part.offset}, to the first section, {part.stop}: nothing",
-            f"{part.stop} = {part.stop // PAGE} × {PAGE}: a section begins on a page of its own",
+            f"from the header's end, {part.offset:,}, to the first section, {part.stop:,}",
+            f"{part.stop:,} = {part.stop // PAGE} × {PAGE:,}: a section begins on a page of its own",
         )
         return Meaning(title, lines)
     value = row_value(view, place)
@@ -181,7 +186,7 @@ def _part_meaning(view: FileView, place: Place) -> Meaning:
         "header length": (f"u32, lowest byte first: {view.hex(part)} = {value}", "at most 1 MiB; the JSON ends there"),
         "checksum": (
             f"u64, lowest byte first: {value}",
-            f"XXH3-64 of the {view.file.header_length} bytes of JSON",
+            f"XXH3-64 of the {view.file.header_length:,} bytes of JSON",
             "it stands outside what it covers: no number covers itself",
         ),
     }
@@ -191,12 +196,12 @@ def _part_meaning(view: FileView, place: Place) -> Meaning:
 def _row_meaning(view: FileView, place: Place) -> Meaning:
     section, row = view.file.sections[place.section], view.row(place.section, place.row)
     words = row_words(view, place)
-    lines = [f"{section.offset} + {place.row} × {row.length} = {row.offset}", _border_words(row)]
+    lines = [f"{section.offset:,} + {place.row} × {row.length:,} = {row.offset:,}", _border_words(row)]
     if section.dtype == "INT4":
         scales = row_region(view.scales(section.name), place.row)
         lines.append(f"its {section.shape[1] // 128} scales: {bytes_words(scales)}, {pages_words(scales.pages)}")
         both = len(view.whole(section.name).pages), len(view.whole(scales_name(section.name)).pages)
-        lines.append(f"the whole matrix: {both[0]} pages of nibbles, {both[1]} of scales")
+        lines.append(f"the whole matrix: {both[0]:,} pages of nibbles, {both[1]:,} of scales")
     elif section.dtype == "F16":
         values = [float(value) for value in view.file.array(section.name)[place.row][:4]]
         more = " …" if section.shape[1] > 4 else ""
@@ -205,23 +210,23 @@ def _row_meaning(view: FileView, place: Place) -> Meaning:
         lines.append(f"float32, lowest byte first: {view.hex(row)} = {row_value(view, place)}")
     else:
         lines.append(f"{row_value(view, place)} of the text")
-    lines.append(f"a step touches {view.step_pages} of the file's {view.pages} pages")
-    return Meaning(f"{words[0].upper()}{words[1:]}: {row.length} byte{'s' if row.length > 1 else ''}", tuple(lines))
+    lines.append(f"a step touches {view.step_pages:,} of the file's {view.pages:,} pages")
+    return Meaning(f"{words[0].upper()}{words[1:]}: {row.length:,} byte{'s' if row.length > 1 else ''}", tuple(lines))
 
 
 def _border_words(row: Region) -> str:
     if len(row.pages) == 1:
-        return f"page {row.pages[0]} alone"
-    return f"{pages_words(row.pages)}: a border {row.pages[1] * PAGE - row.offset} bytes into it"
+        return f"page {row.pages[0]:,} alone"
+    return f"{pages_words(row.pages)}: a border {row.pages[1] * PAGE - row.offset:,} bytes into it"
 
 
 def _group_meaning(view: FileView, place: Place) -> Meaning:
     row, region, found = view.row(place.section, place.row), chosen(view, place), view.byte(place)
     scale = scale_region(view.scales(place.section), place.row, place.group)
     lines = (
-        f"{row.offset} + {place.group} × {GROUP_BYTES} = {region.offset}: two weights a byte",
+        f"{row.offset:,} + {place.group} × {GROUP_BYTES} = {region.offset:,}: two weights a byte",
         f"scale: {view.hex(scale)} = {significant(found.scale, 4)}, {bytes_words(scale)}",
-        f"the nibbles lie on {pages_words(region.pages)}, the scale on page {scale.pages[0]}",
+        f"the nibbles lie on {pages_words(region.pages)}, the scale on page {scale.pages[0]:,}",
         "weight = code × scale, and a code is −8 to 7",
     )
     first = place.group * 128
@@ -240,7 +245,7 @@ def _pair_meaning(view: FileView, place: Place) -> Meaning:
 
 
 def _address(offset: int) -> str:
-    return f"at {offset}, page {offset // PAGE}"
+    return f"at {offset:,}, page {offset // PAGE:,}"
 
 
 def _halves(found: ByteMeaning) -> Sequence[tuple[str, Nibble]]:

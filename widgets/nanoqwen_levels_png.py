@@ -15,9 +15,9 @@ from widgets.nanoqwen_file_words import label, row_value
 from widgets.words import signed, significant
 
 WIDTH, MARGIN = 868, 16
-LINE, HIGH, PITCH, LINES = 18, 20, 25, 6
-BAR_Y, BAR_HIGH, STRETCH_Y = 42, 12, 70
-PICTURE_Y, PICTURE_HIGH, TEXTS_Y = 124, 176, 316
+LINE, HIGH, PITCH, LINES = 16, 20, 25, 6
+BAR_Y, BAR_HIGH, STRETCH_Y = 40, 12, 64
+PICTURE_Y, PICTURE_HIGH, TEXTS_Y = 114, 170, 296
 HUES = {"INT4": "c1", "F16": "c2", "F32": "c3", "padding": "hatch"}
 
 
@@ -26,7 +26,7 @@ class Picture:
 
     def __init__(self, view: FileView, place: Place) -> None:
         self.view, self.place = view, place
-        self.canvas = Canvas(WIDTH + 2 * MARGIN, TEXTS_Y + 104 + 2 * MARGIN)
+        self.canvas = Canvas(WIDTH + 2 * MARGIN, TEXTS_Y + 102 + 2 * MARGIN)
         self.chosen = chosen(view, place)
         self.deep = LEVELS.index(place.level) > 1
 
@@ -64,15 +64,15 @@ def fill(kind: str) -> str:
 def _file(picture: Picture) -> None:
     view, own = picture.view, picture.chosen.pages
     picture.title(
-        f"The file's {view.pages} pages of 4 KiB",
-        f"{len(own)} in the selection · {view.step_pages} touched by a step: tinted",
+        f"The file's {view.pages:,} pages of 4 KiB",
+        f"{len(own):,} in the selection · {view.step_pages:,} touched by a step · hatched: the rest",
     )
     cell = next(c for c in range(10, 1, -1) if -(-view.pages // (WIDTH // c)) * c <= PICTURE_HIGH - 24 or c == 2)
     step = sections_of_a_step(view.file.config)
     for name in view.names:
         region = view.whole(name)
         for x, y, wide in _runs(region.pages, cell):
-            picture.rect(x, y, wide, cell, fill(region.kind) if name in step else "empty")
+            picture.rect(x, y, wide, cell, fill(region.kind) if name in step else "hatch")
     for at in range(1, WIDTH // cell):
         rows = -(-(view.pages - at) // (WIDTH // cell))
         picture.line(at * cell, PICTURE_Y + 24, at * cell, PICTURE_Y + 24 + rows * cell)
@@ -105,7 +105,7 @@ def _page_lines(picture: Picture, lines: int, top: float) -> None:
     scale = (WIDTH - left) / PAGE
     for at, page in enumerate(shown_pages(view, picture.place, lines)):
         start, y = page * PAGE, top + at * PITCH
-        picture.text(0, y + HIGH / 2, f"page {page}", "s b" if page in picture.chosen.pages else "s mu")
+        picture.text(0, y + HIGH / 2, f"page {page:,}", "s b" if page in picture.chosen.pages else "s mu")
         for region, classes in _on_page(picture, page):
             first, last = max(region.offset, start), min(region.stop, start + PAGE)
             x, wide = left + (first - start) * scale, (last - first) * scale
@@ -164,8 +164,8 @@ def _header(picture: Picture) -> None:
         picture.text(x + wide / 2, PICTURE_Y + 63, words, "c s b" if here else "c s mu")
         if here:
             picture.rect(x, PICTURE_Y + 22, wide, 24, "sel")
-    picture.text(0, PICTURE_Y + 88, "Header and padding on their pages", "b")
-    _page_lines(picture, 3, PICTURE_Y + 102)
+    picture.text(0, PICTURE_Y + 84, "Header and padding on their pages", "b")
+    _page_lines(picture, 3, PICTURE_Y + 97)
 
 
 def _codes(picture: Picture) -> list[int]:
@@ -221,7 +221,7 @@ def _byte(picture: Picture) -> None:
     cell = (WIDTH - left) // 8
     picture.title(f"Word {place.byte // 4}: the first byte of four holds its lowest bits")
     names = ("bytes in the file", "nibble n", "bits", "code n − 8", "code × scale")
-    for name, middle in zip(names, (34, 90, 120, 144, 164), strict=True):
+    for name, middle in zip(names, (34, 90, 118, 139, 157), strict=True):
         picture.text(0, y + middle, name, "s mu")
     order = LAYOUTS[str(picture.view.file.sections[place.section].layout)]
     for nibble, weight in enumerate(order):
@@ -231,9 +231,9 @@ def _byte(picture: Picture) -> None:
         picture.text(x + 5, y + 80, f"w{index}", "s mu")
         picture.text(x + cell / 2, y + 97, str(n), "c b big")
         for bit, digit in enumerate(f"{n:04b}"):
-            picture.text(x + (bit + 0.5) * cell / 4, y + 120, digit, f"c m s{muted}")
-        picture.text(x + cell / 2, y + 144, signed(n - 8), f"c b{muted}")
-        picture.text(x + cell / 2, y + 164, significant((n - 8) * found.scale, 4), f"c s{muted}")
+            picture.text(x + (bit + 0.5) * cell / 4, y + 118, digit, f"c m s{muted}")
+        picture.text(x + cell / 2, y + 139, signed(n - 8), f"c b{muted}")
+        picture.text(x + cell / 2, y + 157, significant((n - 8) * found.scale, 4), f"c s{muted}")
     for byte in range(4):
         x, to = left + 2 * byte * cell, left + (6 - 2 * byte) * cell
         picture.rect(x, y + 22, 2 * cell, 24, "c4 fill")
@@ -241,7 +241,7 @@ def _byte(picture: Picture) -> None:
         picture.text(x + cell, y + 34, value, "c m b" if byte == at else "c m")
         picture.line(x + cell, y + 46, to + cell, y + 72, "sel" if byte == at else "axis")
     picture.rect(left + 2 * at * cell, y + 22, 2 * cell, 24, "sel")
-    picture.rect(left + (6 - 2 * at) * cell, y + 72, 2 * cell, 100, "sel")
+    picture.rect(left + (6 - 2 * at) * cell, y + 72, 2 * cell, 96, "sel")
 
 
 def draw_level(picture: Picture) -> None:

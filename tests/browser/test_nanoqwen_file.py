@@ -98,6 +98,20 @@ def test_keys_zoom_in_step_and_zoom_out(show, file_map):
     assert state(page, "level") == ["file"]
 
 
+def test_the_way_from_a_part_of_the_header_leads_to_row_0(show, file_map):
+    page = show(file_map)
+    page.get_by_role("radio", name="padding").click()
+    focus(page)
+    for key in ("Backspace", "ArrowDown", "Enter"):
+        page.keyboard.press(key)
+    assert sentence(page).startswith("model.embed_tokens.weight · row 0 ·")
+
+
+def test_the_map_fits_into_a_notebook_of_a_small_screen(show, file_map):
+    """JupyterLab leaves about 645 px of a window of 1366 × 768."""
+    assert show(file_map).locator(".nl-shell").evaluate("shell => shell.offsetHeight") <= 640
+
+
 def test_a_section_without_weights_opens_and_goes_no_deeper(show, file_map):
     page = show(file_map)
     page.get_by_role("radio", name="a whole step").click()
@@ -106,7 +120,7 @@ def test_a_section_without_weights_opens_and_goes_no_deeper(show, file_map):
     page.keyboard.press("Enter")
     assert state(page, "level", "preset") == ["section", ""]
     page.keyboard.press("End")
-    assert sentence(page) == 'tokenizer · byte 122689 · byte 6192961 · page 1511 · 0x7D "}"'
+    assert sentence(page) == 'tokenizer · byte 122689 · byte 6,192,961 · page 1,511 · 0x7D "}"'
 
 
 def click(page, title):
@@ -130,8 +144,10 @@ def test_a_click_chooses_and_another_zooms_in(show, file_map):
     assert state(page, "level", "byte") == ["group", 1]
     click(page, "weight 260, byte 1")
     assert state(page, "level", "byte") == ["byte", 1]
-    click(page, "layer 3")
+    click(page, "layer 3: bytes")
     assert state(page, "level", "section") == ["file", "model.layers.3.input_layernorm.weight"]
+    click(page, "layer 3: bytes")
+    assert state(page, "level", "section") == ["section", "model.layers.3.input_layernorm.weight"]
 
 
 def test_the_path_leads_out_and_in(show, file_map):
@@ -218,7 +234,7 @@ def test_a_kernel_sends_the_bytes_once_and_moves_the_map(page, jupyter_lab):
     open_notebook(page, jupyter_lab, "map.ipynb")
     assert run_all(page) == []
     page.locator(".nl-pic svg").wait_for()
-    assert sentence(page) == "header · header length · bytes 12–15 · page 0 · 16626"
+    assert sentence(page) == "header · header length · bytes 12–15 · page 0 · 16,626"
     run_code(page, f"pg.section = '{GATE}'; pg.row = 21; pg.group = 1; pg.byte = 6; pg.level = 'byte'")
     page.wait_for_function(
         "document.querySelector('.nl-state').innerText.startsWith('row 21 · group 1 · byte 6 = 0x4C')"

@@ -45,14 +45,14 @@ def test_presets_are_places_with_a_surprise():
 
 def test_the_questions_of_the_presets_hold_computed_numbers():
     asks = {preset["name"]: preset["ask"] for preset in FileMap()._spec["presets"]}
-    assert asks["preamble"].startswith("f2 40 00 00 is 16626")
-    assert f"{0xF2400000} bytes" in asks["preamble"]
-    assert "before byte 16650, the first section begins at 20480" in asks["padding"]
-    assert "A header of 4072 bytes would need no padding, one of 4073 bytes 4095 bytes" in asks["padding"]
+    assert asks["preamble"].startswith("f2 40 00 00 is 16,626")
+    assert f"{0xF2400000:,} bytes" in asks["preamble"]
+    assert "before byte 16,650, the first section begins at 20,480" in asks["padding"]
+    assert "A header of 4,072 bytes would need no padding, one of 4,073 bytes 4,095 bytes" in asks["padding"]
     assert "192 bytes: rows 21 and 42 of every 64" in asks["row across two pages"]
     assert "6 rows in 16; every row of its down_proj lies on 3 or 4" in asks["row across two pages"]
     assert "33.95 MB and 1.06 MB, 3.1 %" in asks["nibbles and scales"]
-    assert "1477 of the file's 1512 pages" in asks["a whole step"]
+    assert "1,477 of the file's 1,512 pages" in asks["a whole step"]
     assert "890,441" in asks["a whole step"]
 
 
@@ -77,6 +77,17 @@ def test_step_is_the_part_that_the_level_chooses():
     assert (pg.step, pg.step_count()) == (list(SECTIONS).index(GATE) + 1, 119)
     pg.step = 0
     assert pg.section == HEADER
+
+
+def test_a_step_from_the_header_leads_to_row_0_and_from_matrix_to_matrix_to_the_same_row():
+    pg = FileMap(section=HEADER, row=124, level="file")
+    pg.step = 1
+    assert (pg.section, pg.row) == ("model.embed_tokens.weight", 0)
+    pg = at("file")
+    pg.step += 1
+    assert (pg.section, pg.row) == (GATE.replace("weight", "scales"), 21)
+    pg.step = pg.step_count() - 2
+    assert (pg.section, pg.row) == ("model.norm.weight", 0)
 
 
 def test_row_is_observed():
@@ -151,9 +162,10 @@ def test_an_unknown_word_is_refused():
 
 def test_sentences_of_the_five_levels():
     assert {level: at(level).sentence for level in LEVELS} == {
-        "file": f"{GATE} · INT4 896 × 384 · bytes 1163264–1335295 · 42 pages 284–325",
-        "section": "layer 0 mlp.gate_proj.weight · row 21 · bytes 1167296–1167487 · 2 pages 284–285",
-        "row": "layer 0 mlp.gate_proj.weight · row 21 · group 1 · bytes 1167360–1167423 · page 285 · scale −0.02563",
+        "file": "layer 0 mlp.gate_proj.weight · INT4 896 × 384 · bytes 1,163,264–1,335,295 · 42 pages 284–325",
+        "section": "layer 0 mlp.gate_proj.weight · row 21 · bytes 1,167,296–1,167,487 · 2 pages 284–285",
+        "row": "layer 0 mlp.gate_proj.weight · row 21 · group 1 · bytes 1,167,360–1,167,423 · page 285 "
+        "· scale −0.02563",
         "group": "row 21 · group 1 · byte 6 = 0x4C · weights 137 and 139 · codes 4 and −4",
         "byte": "row 21 · group 1 · byte 6 = 0x4C · weight 137: 4 × scale = −0.1025 · weight 139: −4 × scale = 0.1025",
     }
@@ -174,7 +186,7 @@ def test_the_words_of_a_byte_are_those_of_the_bytes():
 def test_the_parts_of_the_header_say_what_struct_reads():
     magic, version, length, checksum = struct.unpack_from("<8sIIQ", DATA)
     ends = [FileMap(section=HEADER, row=row, level="section").sentence.split(" · ")[-1] for row in range(4)]
-    assert ends == [magic.decode(), str(version), str(length), f"0x{checksum:016X}"]
+    assert ends == [magic.decode(), str(version), f"{length:,}", f"0x{checksum:016X}"]
 
 
 def test_the_entry_of_a_section_is_its_json():
@@ -185,9 +197,9 @@ def test_the_entry_of_a_section_is_its_json():
 
 def test_a_row_says_how_its_offset_comes_about():
     assert meaning(shipped_view(), at("section").place).lines[:3] == (
-        "1163264 + 21 × 192 = 1167296",
+        "1,163,264 + 21 × 192 = 1,167,296",
         "2 pages 284–285: a border 64 bytes into it",
-        "its 3 scales: bytes 1335422–1335427, page 326",
+        "its 3 scales: bytes 1,335,422–1,335,427, page 326",
     )
 
 
@@ -215,7 +227,7 @@ def test_the_text_picture_marks_the_place_and_fits_into_80_columns():
     assert rows[0] == "file     [eeeeeeeee000000000111111111222222222333333333444444444555555555t]"
     assert rows[1].index("^") == 10 + 1167296 * 64 // len(DATA)
     assert rows[4] == "path     file > [layer 0 mlp.gate_proj.weight] > row 21 > group 1 > byte 6"
-    assert rows[6] == f"bytes     1167296  {DATA[1167296:1167312].hex(' ')}"
+    assert rows[6] == f"bytes    1,167,296  {DATA[1167296:1167312].hex(' ')}"
     for place in some_places(shipped_view()):
         assert all(len(row) <= 80 for row in file_text(shipped_view(), place).splitlines())
 

@@ -41,6 +41,9 @@ export function wrap(string, room, measure, cls = "") {
 export const signed = (value) => String(value).replace("-", "−");
 export const hexWord = (value, size = 4) => `0x${value.toString(16).toUpperCase().padStart(2 * size, "0")}`;
 
+// A whole number with commas between its thousands, as Python's format `,` writes it.
+export const grouped = (value) => String(value).replace(/\B(?=(\d{3})+$)/g, ",");
+
 // The map from [d0, d1] onto [r0, r1].
 export const linear = (d0, d1, r0, r1) => (value) => r0 + ((value - d0) / (d1 - d0)) * (r1 - r0);
 

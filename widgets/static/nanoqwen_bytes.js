@@ -1,6 +1,6 @@
 // Reading a .nanoqwen file from its bytes: where a section, a row, a group, a byte lies, what it means, and the words for it.
 // trace.bytes is a DataView of the whole file; widgets/nanoqwen_file_words.py says the same words. No drawing here.
-import { hexWord, signed, significant } from "./marks.js";
+import { grouped, hexWord, signed, significant } from "./marks.js";
 
 export const LEVELS = ["file", "section", "row", "group", "byte"];
 export const PART = { file: "section", section: "row", row: "group", group: "byte", byte: "byte" };
@@ -18,10 +18,11 @@ export const counts = (trace, state) => {
   return { section: trace.sections.length, row: section.rows, group: groupsOf(trace, section), byte: trace.groupBytes };
 };
 
-// Another section, with row and group as far as it has them.
+// Another section, with row and group as far as it has them. A part of the header is no row, nor is a number or a byte.
 export function inSection(trace, state, name) {
   const most = counts(trace, { ...state, section: name });
-  return { section: name, row: Math.min(state.row, most.row - 1), group: Math.min(state.group, most.group - 1) };
+  const [from, to] = [state.section, name].map((one) => NOUNS[trace.sections[sectionAt(trace, one)].kind]);
+  return { section: name, row: from === to ? Math.min(state.row, most.row - 1) : 0, group: Math.min(state.group, most.group - 1) };
 }
 
 export const wholeOf = ({ offset, length, kind, name }) => region(offset, length, kind, name);
@@ -101,10 +102,10 @@ const bytesAt = (trace, { offset, length }) => Array.from({ length }, (_, at) =>
 export const hexOf = (trace, one) => bytesAt(trace, one).map((byte) => byte.toString(16).padStart(2, "0")).join(" ");
 const textOf = (trace, { offset, length }) => new TextDecoder().decode(new Uint8Array(trace.bytes.buffer, trace.bytes.byteOffset + offset, length));
 const four = (value) => significant(value, 4);
-const spanWords = (first, last) => (first === last ? String(first) : `${first}–${last}`);
-export const pagesWords = (pages) => (pages[0] === pages[1] ? `page ${pages[0]}` : `${pageCount(pages)} pages ${spanWords(...pages)}`);
+export const spanWords = (first, last) => (first === last ? grouped(first) : `${grouped(first)}–${grouped(last)}`);
+export const pagesWords = (pages) => (pages[0] === pages[1] ? `page ${grouped(pages[0])}` : `${grouped(pageCount(pages))} pages ${spanWords(...pages)}`);
 export const bytesWords = ({ offset, length, stop }) => `byte${length > 1 ? "s" : ""} ${spanWords(offset, stop - 1)}`;
-const addressWords = (trace, offset) => `at ${offset}, page ${Math.floor(offset / trace.page)}`;
+const addressWords = (trace, offset) => `at ${grouped(offset)}, page ${grouped(Math.floor(offset / trace.page))}`;
 
 export function rowWords(trace, state) {
   const section = sectionOf(trace, state);
@@ -121,10 +122,10 @@ export function rowValue(trace, state) {
   if (section.kind === "JSON") return letterWords(trace.bytes.getUint8(row.offset));
   if (row.kind !== "preamble") return "";
   if (row.name === "magic") return textOf(trace, row);
-  return row.name === "checksum" ? hexWord(trace.bytes.getBigUint64(row.offset, true), 8) : String(trace.bytes.getUint32(row.offset, true));
+  return row.name === "checksum" ? hexWord(trace.bytes.getBigUint64(row.offset, true), 8) : grouped(trace.bytes.getUint32(row.offset, true));
 }
 
-const kindWords = (trace, section) => (isHeader(section) ? `preamble ${trace.preamble} bytes, JSON ${section.length - trace.preamble}` : `${section.kind} ${section.shape.join(" × ")}`);
+const kindWords = (trace, section) => (isHeader(section) ? `preamble ${trace.preamble} bytes, JSON ${grouped(section.length - trace.preamble)}` : `${section.kind} ${section.shape.join(" × ")}`);
 const weightWords = ({ weight, q, value }) => `weight ${weight}: ${signed(q)} × scale = ${four(value)}`;
 const chosenByte = (trace, state) => byteMeaning(trace, sectionOf(trace, state), state.row, state.group, state.byte);
 
@@ -132,7 +133,7 @@ export function sentenceOf(trace, state) {
   const section = sectionOf(trace, state);
   const chosen = chosenOf(trace, state);
   const where = [bytesWords(chosen), pagesWords(pagesOf(trace, chosen))];
-  if (state.level === "file") return [section.name, kindWords(trace, section), ...where].join(" · ");
+  if (state.level === "file") return [section.label, kindWords(trace, section), ...where].join(" · ");
   if (state.level === "section") return [section.label, rowWords(trace, state), ...where, rowValue(trace, state)].filter(Boolean).join(" · ");
   const found = chosenByte(trace, state);
   const path = [`row ${state.row}`, `group ${state.group}`];
@@ -174,38 +175,38 @@ function fileMeaning(trace, state) {
   }
   return words("Preamble and header",
     `${trace.preamble} bytes of preamble: magic, version, header length, checksum`,
-    `${section.length - trace.preamble} bytes of JSON: config, quantization, ${trace.sections.length - 1} sections`,
-    `${trace.sections[1].offset - section.length} bytes of padding follow, up to the first section`,
+    `${grouped(section.length - trace.preamble)} bytes of JSON: config, quantization, ${trace.sections.length - 1} sections`,
+    `${grouped(trace.sections[1].offset - section.length)} bytes of padding follow, up to the first section`,
     "opening the file reads them, a step needs none of them");
 }
 
 function partMeaning(trace, state) {
   const section = sectionOf(trace, state);
   const part = rowOf(trace, section, state.row);
-  const [title, value] = [`${part.name}: ${part.length} bytes`, rowValue(trace, state)];
+  const [title, value] = [`${part.name}: ${grouped(part.length)} bytes`, rowValue(trace, state)];
   if (part.kind === "entry") return code(title, textOf(trace, part));
   if (part.kind === "padding") {
-    return words(title, `from the header's end, ${part.offset}, to the first section, ${part.stop}: nothing`, `${part.stop} = ${part.stop / trace.page} × ${trace.page}: a section begins on a page of its own`);
+    return words(title, `from the header's end, ${grouped(part.offset)}, to the first section, ${grouped(part.stop)}`, `${grouped(part.stop)} = ${part.stop / trace.page} × ${grouped(trace.page)}: a section begins on a page of its own`);
   }
   if (part.name === "magic") return words(title, `the letters "${value}"; another file begins with others`);
   if (part.name === "version") return words(title, `u32, lowest byte first: ${hexOf(trace, part)} = ${value}`, "a reader refuses a version it does not know");
   if (part.name === "header length") return words(title, `u32, lowest byte first: ${hexOf(trace, part)} = ${value}`, "at most 1 MiB; the JSON ends there");
-  return words(title, `u64, lowest byte first: ${value}`, `XXH3-64 of the ${section.length - trace.preamble} bytes of JSON`, "it stands outside what it covers: no number covers itself");
+  return words(title, `u64, lowest byte first: ${value}`, `XXH3-64 of the ${grouped(section.length - trace.preamble)} bytes of JSON`, "it stands outside what it covers: no number covers itself");
 }
 
 function rowMeaning(trace, state) {
   const section = sectionOf(trace, state);
   const row = rowOf(trace, section, state.row);
   const name = rowWords(trace, state);
-  const title = `${name[0].toUpperCase()}${name.slice(1)}: ${row.length} byte${row.length > 1 ? "s" : ""}`;
-  const lines = [`${section.offset} + ${state.row} × ${row.length} = ${row.offset}`, borderWords(trace, row), ...kindLines(trace, state, section, row)];
-  return words(title, ...lines, `a step touches ${trace.stepPages} of the file's ${Math.ceil(trace.size / trace.page)} pages`);
+  const title = `${name[0].toUpperCase()}${name.slice(1)}: ${grouped(row.length)} byte${row.length > 1 ? "s" : ""}`;
+  const lines = [`${grouped(section.offset)} + ${state.row} × ${grouped(row.length)} = ${grouped(row.offset)}`, borderWords(trace, row), ...kindLines(trace, state, section, row)];
+  return words(title, ...lines, `a step touches ${grouped(trace.stepPages)} of the file's ${grouped(Math.ceil(trace.size / trace.page))} pages`);
 }
 
 function borderWords(trace, row) {
   const pages = pagesOf(trace, row);
-  if (pages[0] === pages[1]) return `page ${pages[0]} alone`;
-  return `${pagesWords(pages)}: a border ${(pages[0] + 1) * trace.page - row.offset} bytes into it`;
+  if (pages[0] === pages[1]) return `page ${grouped(pages[0])} alone`;
+  return `${pagesWords(pages)}: a border ${grouped((pages[0] + 1) * trace.page - row.offset)} bytes into it`;
 }
 
 function kindLines(trace, state, section, row) {
@@ -213,7 +214,7 @@ function kindLines(trace, state, section, row) {
     const scales = trace.sections[section.scales];
     const own = rowOf(trace, scales, state.row);
     const [nibbles, others] = [section, scales].map((one) => pageCount(pagesOf(trace, wholeOf(one))));
-    return [`its ${groupsOf(trace, section)} scales: ${bytesWords(own)}, ${pagesWords(pagesOf(trace, own))}`, `the whole matrix: ${nibbles} pages of nibbles, ${others} of scales`];
+    return [`its ${groupsOf(trace, section)} scales: ${bytesWords(own)}, ${pagesWords(pagesOf(trace, own))}`, `the whole matrix: ${grouped(nibbles)} pages of nibbles, ${grouped(others)} of scales`];
   }
   if (section.kind === "F32") return [`float32, lowest byte first: ${hexOf(trace, row)} = ${rowValue(trace, state)}`];
   if (section.kind === "JSON") return [`${rowValue(trace, state)} of the text`];
@@ -225,10 +226,10 @@ function groupMeaning(trace, state) {
   const section = sectionOf(trace, state);
   const [row, group, scale] = [rowOf(trace, section, state.row), chosenOf(trace, state), scaleOf(trace, section, state.row, state.group)];
   const first = state.group * trace.group;
-  return words(`Group ${state.group}: weights ${spanWords(first, first + trace.group - 1)} of row ${state.row}`,
-    `${row.offset} + ${state.group} × ${trace.groupBytes} = ${group.offset}: two weights a byte`,
+  return words(`Group ${state.group}: weights ${first}–${first + trace.group - 1} of row ${state.row}`,
+    `${grouped(row.offset)} + ${state.group} × ${trace.groupBytes} = ${grouped(group.offset)}: two weights a byte`,
     `scale: ${hexOf(trace, scale)} = ${four(scaleValue(trace, section, state.row, state.group))}, ${bytesWords(scale)}`,
-    `the nibbles lie on ${pagesWords(pagesOf(trace, group))}, the scale on page ${pagesOf(trace, scale)[0]}`,
+    `the nibbles lie on ${pagesWords(pagesOf(trace, group))}, the scale on page ${grouped(pagesOf(trace, scale)[0])}`,
     "weight = code × scale, and a code is −8 to 7");
 }
 

@@ -2,23 +2,23 @@
 // the level's own picture, then bytes and their meaning side by side.
 // trace = {bytes, size, page, group, groupBytes, scaleBytes, preamble, layouts, stepPages, parts, sections: [{name, label, kind, offset, length, rows,
 // shape, step, entry, layout?, scales?}]}; widgets/nanoqwen_file_data.py makes it. The state is a level and the path on which it lies.
-import { fit, line, middle, move, path, rect, text } from "./marks.js";
-import { DUMP, LEVELS, PART, afterSection, chosenOf, counts, dumpStart, groupOf, groupsOf, hexOf, inSection, isHeader, isMatrix, meaningOf, pageCount, pagesOf, pagesPerRow, region, rowOf, rowWords, scaleOf, sectionAt, sectionOf, sentenceOf, wholeOf } from "./nanoqwen_bytes.js";
+import { fit, grouped, line, middle, move, path, rect, text } from "./marks.js";
+import { DUMP, LEVELS, PART, afterSection, chosenOf, counts, dumpStart, groupOf, groupsOf, hexOf, inSection, isHeader, isMatrix, meaningOf, pageCount, pagesOf, pagesPerRow, region, rowOf, rowWords, scaleOf, sectionAt, sectionOf, sentenceOf, spanWords, wholeOf } from "./nanoqwen_bytes.js";
 import { byteLevel, fileLevel, groupLevel, headerLevel, hueOf, rowLevel, sectionLevel, shownPages } from "./nanoqwen_levels.js";
 import { playground } from "./kit.js";
 
 const WIDE = 760;
-const LINE = 18;
-const bar = { labels: 36, y: 42, height: 12, below: 70, belowHeight: 20, caption: 106 };
+const LINE = 16;
+const bar = { labels: 34, y: 40, height: 12, below: 64, belowHeight: 20, caption: 100 };
 
 // Places of the level's picture and of the two texts: [x, y, width]. Wide: the texts side by side.
 export function mapLayout(width) {
   const wide = width > WIDE;
-  const picture = { y: 124, height: wide ? 176 : 200 };
-  const texts = picture.y + picture.height + 16;
+  const picture = { y: 114, height: wide ? 170 : 200 };
+  const texts = picture.y + picture.height + 12;
   const left = wide ? 432 : width;
-  const meaning = wide ? [left + 24, texts, width - left - 24] : [0, texts + 108, width];
-  return { picture, hex: [0, texts, left], meaning, height: meaning[1] + 112 };
+  const meaning = wide ? [left + 24, texts, width - left - 24] : [0, texts + 100, width];
+  return { picture, hex: [0, texts, left], meaning, height: meaning[1] + 102 };
 }
 
 // ---- where the stepper stands and what it, a click and a key set ----
@@ -97,8 +97,9 @@ function fileBar(trace, state, width, measure) {
   const scale = width / trace.size;
   const own = groupAt(trace, state);
   const marks = fileGroups(trace).map((one) => {
-    const set = { ...inSection(trace, state, trace.sections[one.first].name), level: "file" };
-    return rect(one.offset * scale, bar.y, Math.max(1, one.length * scale), bar.height, `${hueOf(one.kind)} fill`, { title: `${one.name}: bytes ${one.offset}–${one.stop - 1}`, set });
+    const again = state.level === "file" && one.name === own.name;
+    const set = again ? { level: "section" } : { ...inSection(trace, state, trace.sections[one.first].name), level: "file" };
+    return rect(one.offset * scale, bar.y, Math.max(1, one.length * scale), bar.height, `${hueOf(one.kind)} fill`, { title: `${one.name}: bytes ${spanWords(one.offset, one.stop - 1)}`, set });
   });
   if (LEVELS.indexOf(state.level) > 1) marks.push(rect(chosenScale(trace, state).offset * scale - 1, bar.y - 2, 3, bar.height + 4, "c2 solid", { title: "the group's scale" }));
   const chosen = state.level === "file" ? own : chosenOf(trace, state);
@@ -191,7 +192,7 @@ function caption(trace, state, width, measure) {
   const marks = [text(0, bar.caption, captionWords(trace, state), "s mu")];
   if (LEVELS.indexOf(state.level) > 1) {
     const scale = chosenScale(trace, state);
-    return [...marks, text(width, bar.caption, `its scale: ${scale.offset - chosenOf(trace, state).offset} bytes further on, page ${pagesOf(trace, scale)[0]}`, "e s ink c2")];
+    return [...marks, text(width, bar.caption, `its scale: ${grouped(scale.offset - chosenOf(trace, state).offset)} bytes further on, page ${grouped(pagesOf(trace, scale)[0])}`, "e s ink c2")];
   }
   if (state.level !== "file") return marks;
   let x = width;
@@ -207,16 +208,16 @@ export function captionWords(trace, state) {
   const section = sectionOf(trace, state);
   const stretch = stretchOf(trace, state);
   const pages = pageCount(pagesOf(trace, stretch));
-  const onPages = `on ${pages} page${pages > 1 ? "s" : ""}`;
-  if (state.level === "file") return `${stretch.name}: ${stretch.length} bytes ${onPages}`;
-  if (LEVELS.indexOf(state.level) > 1) return `row ${state.row}: ${stretch.length} bytes ${onPages}${pages > 1 ? "; thick: the border" : ""}`;
-  if (isHeader(section)) return `${section.length} bytes, then ${stretch.length - section.length} of padding, ${onPages}`;
-  if (section.shape.length < 2) return `${section.rows} ${section.kind === "F32" ? "numbers of 4 bytes" : "bytes of text"} ${onPages}`;
+  const onPages = `on ${grouped(pages)} page${pages > 1 ? "s" : ""}`;
+  if (state.level === "file") return `${stretch.name}: ${grouped(stretch.length)} bytes ${onPages}`;
+  if (LEVELS.indexOf(state.level) > 1) return `row ${state.row}: ${grouped(stretch.length)} bytes ${onPages}${pages > 1 ? "; thick: the border" : ""}`;
+  if (isHeader(section)) return `${grouped(section.length)} bytes, then ${grouped(stretch.length - section.length)} of padding, ${onPages}`;
+  if (section.shape.length < 2) return `${grouped(section.rows)} ${section.kind === "F32" ? "numbers of 4 bytes" : "bytes of text"} ${onPages}`;
   const pattern = pagesPerRow(trace, section.length / section.rows);
   const least = Math.min(...pattern);
   let more = 0;
   for (let row = 0; row < section.rows; row += 1) more += pattern[row % pattern.length] > least;
-  return `${section.rows} rows of ${section.length / section.rows} bytes ${onPages}; ${more} of them lie${more === 1 ? "s" : ""} on ${least + 1}`;
+  return `${grouped(section.rows)} rows of ${grouped(section.length / section.rows)} bytes ${onPages}; ${grouped(more)} of them lie${more === 1 ? "s" : ""} on ${least + 1}`;
 }
 
 // ---- bytes and their meaning ----
@@ -227,11 +228,11 @@ export function hexMarks(trace, state, measure) {
   const letter = measure("0", "m");
   const x = (at) => 72 + (at % 16) * 3 * letter;
   const y = (at) => 20 + LINE * Math.floor(at / 16);
-  const marks = [text(0, 12, `Bytes ${start}–${start + bytes.length - 1} in hex`, "b")];
+  const marks = [text(0, 12, `Bytes ${spanWords(start, start + bytes.length - 1)} in hex`, "b")];
   const all = chosen.offset <= start && chosen.stop >= start + bytes.length;
   bytes.forEach((byte, at) => {
     const inside = chosen.offset <= start + at && start + at < chosen.stop;
-    if (at % 16 === 0) marks.push(middle(0, y(at) + LINE / 2, start + at, "s mu"));
+    if (at % 16 === 0) marks.push(middle(0, y(at) + LINE / 2, grouped(start + at), "s mu"));
     if (inside && !all) marks.push(rect(x(at) - letter / 2, y(at), 3 * letter, LINE, "ca tint"));
     marks.push(middle(x(at), y(at) + LINE / 2, byte, inside ? "m" : "m mu"));
     if (at && (start + at) % trace.page === 0) marks.push(line(x(at) - letter / 2, y(at), x(at) - letter / 2, y(at) + LINE, "strong"));

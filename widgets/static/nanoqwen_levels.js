@@ -1,6 +1,6 @@
 // The file map's own picture of each level: pages of the file, rows on pages, parts of the header, weights of a group, its
 // codes, the bits of a byte. Each is (trace, state, width, height, measure) → marks from the top left corner.
-import { line, middle, path, rect, signed, significant, text } from "./marks.js";
+import { grouped, line, middle, path, rect, signed, significant, text } from "./marks.js";
 import { afterSection, byteMeaning, chosenOf, groupCodes, hexOf, inSection, isHeader, isMatrix, pageCount, pagesOf, pagesPerRow, region, rowOf, rowValue, scaleValue, sectionOf, wholeOf } from "./nanoqwen_bytes.js";
 
 const WIDE_LEVEL = 760;
@@ -31,10 +31,10 @@ export function fileLevel(trace, state, width, height) {
   const grid = pageGrid(pages, width, height - 24);
   const own = pagesOf(trace, wholeOf(sectionOf(trace, state)));
   const cells = (run, cls, more) => pageRuns(run, grid).map(({ x, y, width: wide }) => rect(x, 24 + y, wide, grid.cell, cls, more));
-  const marks = [text(0, 12, `The file's ${pages} pages of 4 KiB`, "b"), text(width, 12, `${pageCount(own)} in the selection · ${trace.stepPages} touched by a step: tinted`, "e s mu")];
+  const marks = [text(0, 12, `The file's ${grouped(pages)} pages of 4 KiB`, "b"), text(width, 12, `${grouped(pageCount(own))} in the selection · ${grouped(trace.stepPages)} touched by a step · hatched: the rest`, "e s mu")];
   trace.sections.forEach((section) => {
     const zoom = section.name === state.section ? { level: "section" } : inSection(trace, state, section.name);
-    marks.push(...cells(pagesOf(trace, wholeOf(section)), section.step ? `${hueOf(section.kind)} fill` : "empty", { title: section.name, set: zoom }));
+    marks.push(...cells(pagesOf(trace, wholeOf(section)), section.step ? `${hueOf(section.kind)} fill` : "hatch", { title: section.label, set: zoom }));
   });
   return [...marks, path(gridLines(pages, grid), "rule"), ...cells(own, "sel")];
 }
@@ -83,7 +83,7 @@ function borderNote(trace, section, width) {
 }
 
 function pageLines(trace, state, width, measure, lines, top) {
-  const name = (page) => (width > WIDE_LEVEL ? `page ${page}` : String(page));
+  const name = (page) => (width > WIDE_LEVEL ? `page ${grouped(page)}` : grouped(page));
   const left = Math.ceil(measure(name(Math.ceil(trace.size / trace.page)), "s b")) + 10;
   const scale = (width - left) / trace.page;
   const [first, end] = shownPages(trace, state, lines);
@@ -109,7 +109,7 @@ function onPage(trace, state, on, measure) {
   const set = inSection(trace, state, section.name);
   const [x, wide] = [on.x(offset), on.x(stop) - on.x(offset)];
   const label = measure(section.label, "s") + 16 < wide ? [middle(x + 8, on.y + HIGH / 2, section.label, "s mu", { set })] : [];
-  return [...marks, rect(x, on.y, wide, HIGH, "empty dash", { title: section.name, set }), ...label];
+  return [...marks, rect(x, on.y, wide, HIGH, "empty dash", { title: section.label, set }), ...label];
 }
 
 // Rows side by side; too many to see are one rectangle. A row that goes on on another page has a thick end.
@@ -118,7 +118,7 @@ function rowsOnPage(trace, state, section, on, measure) {
   const size = section.length / section.rows;
   if (!isHeader(section) && size * on.scale < LEAST_ROW) {
     const { offset, stop } = wholeOf(section);
-    return [rect(on.x(offset), on.y, on.x(stop) - on.x(offset), HIGH, fill, { title: section.name })];
+    return [rect(on.x(offset), on.y, on.x(stop) - on.x(offset), HIGH, fill, { title: section.label })];
   }
   const first = isHeader(section) ? 0 : Math.max(0, Math.floor((on.start - section.offset) / size));
   const last = isHeader(section) ? section.rows - 1 : Math.min(section.rows - 1, Math.ceil((on.stop - section.offset) / size));
@@ -157,7 +157,7 @@ export function headerLevel(trace, state, width, height, measure) {
     marks.push(path(`M${x + 3} 50V53H${x + wide - 3}V50`, "axis"), text(x + wide / 2, 66, word, cls));
     if (here) marks.push(rect(x, 22, wide, 24, "sel", { key: "field" }));
   });
-  return [...marks, text(0, 92, "Header and padding on their pages", "b"), ...pageLines(trace, state, width, measure, 3, 102)];
+  return [...marks, text(0, 88, "Header and padding on their pages", "b"), ...pageLines(trace, state, width, measure, 3, 97)];
 }
 
 // ---- row: the chosen group's weights ----
@@ -204,7 +204,7 @@ const byteOf = (trace, section, at) => 4 * Math.floor(at / 8) + Math.floor(trace
 // ---- byte: a word's four bytes, its nibbles and bits, its eight weights ----
 
 const rowNames = [["bytes in the file", "bytes"], ["nibble n", "n"], ["bits", "bits"], ["code n − 8", "code"], ["code × scale", "weight"]];
-const rowMiddles = [34, 90, 120, 144, 164];
+const rowMiddles = [34, 90, 118, 139, 157];
 
 export function byteLevel(trace, state, width, height, measure) {
   const section = sectionOf(trace, state);
@@ -219,7 +219,7 @@ export function byteLevel(trace, state, width, height, measure) {
     const to = left + (7 - 2 * place) * cell;
     marks.push(rect(x, 22, 2 * cell, 24, "c4 fill", { set }), middle(x + cell, 34, byte, own ? "c m b" : "c m", { set }));
     marks.push(path(`M${x + cell} 46C${x + cell} 60 ${to} 58 ${to} 72`, own ? "ca stroke" : "axis"));
-    if (own) marks.push(rect(x, 22, 2 * cell, 24, "sel", { key: "byte" }), rect(to - cell, 72, 2 * cell, 100, "sel", { key: "pair" }));
+    if (own) marks.push(rect(x, 22, 2 * cell, 24, "sel", { key: "byte" }), rect(to - cell, 72, 2 * cell, 96, "sel", { key: "pair" }));
   });
   const nibbles = trace.layouts[section.layout].map((weight, place) => nibbleColumn(found, weight, place, left + (7 - place) * cell, cell, Math.floor(place / 2) === at));
   return [...nibbles.flat(), ...marks];

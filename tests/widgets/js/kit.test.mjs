@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { escapeText, fit, hexWord, linear, move, number, percent, rect, signed, significant, svgText, text, wrap } from "../../../widgets/static/marks.js";
+import { escapeText, fit, grouped, hexWord, linear, move, number, percent, rect, signed, significant, svgText, text, wrap } from "../../../widgets/static/marks.js";
 import { stageScale } from "../../../widgets/static/present.js";
 import { sentenceHtml, shellHtml } from "../../../widgets/static/shell.js";
 import { clampStep, codeLine, keyAction, leaving, neighbourPreset, newValues, pointIn, presetValues, stepAfter } from "../../../widgets/static/state.js";
@@ -113,6 +113,10 @@ test("the copied line names further states, in Python's words, and the learner's
   const state = { preset: "two", step: 7, weight: 3, cut: true, clip: 0.5 };
   assert.equal(codeLine(spec, state), 'Pages(preset="two", weight=3, cut=True, clip=0.5)');
   assert.equal(codeLine({ ...spec, given: "weights" }, { preset: "", step: 4 }), "Pages(weights, step=4)");
+});
+
+test("whole numbers have commas between their thousands", () => {
+  assert.deepEqual([0, 999, 1000, 16650, 1163264, 4064280576].map(grouped), ["0", "999", "1,000", "16,650", "1,163,264", "4,064,280,576"]);
 });
 
 test("keys do what the focused part promises", () => {

@@ -100,7 +100,27 @@ test("the stepper stands at the level's part and goes through all of its sibling
 
 test("another section takes row and group along as far as it has them", () => {
   assert.deepEqual(inSection(trace, at("file", { row: 895, group: 2 }), "model.layers.0.self_attn.k_proj.weight"), { section: "model.layers.0.self_attn.k_proj.weight", row: 255, group: 2 });
-  assert.deepEqual(inSection(trace, at("file"), "model.norm.weight"), { section: "model.norm.weight", row: 21, group: 0 });
+  assert.deepEqual(inSection(trace, at("file"), "model.norm.weight"), { section: "model.norm.weight", row: 0, group: 0 });
+});
+
+test("a part of the header is no row: the way from there leads to row 0", () => {
+  const state = at("file", { section: "header", row: 124 });
+  assert.deepEqual(valuesAt(trace, state, 1), { section: "model.embed_tokens.weight", row: 0, group: 1 });
+  assert.equal(inSection(trace, at("file"), "header").row, 0);
+  assert.equal(inSection(trace, state, "header").row, 124);
+});
+
+test("a second click on a layer in the top bar zooms in", () => {
+  const click = (state) => drawFile(trace, state, 868, measure).marks.find(({ title }) => title?.startsWith("layer 3: bytes")).set;
+  const first = { ...at("group"), ...click(at("group")) };
+  assert.deepEqual([first.level, first.section], ["file", "model.layers.3.input_layernorm.weight"]);
+  assert.deepEqual(click(first), { level: "section" });
+});
+
+test("the pages that a step leaves alone are hatched", () => {
+  const cells = drawFile(trace, at("file"), 868, measure).marks.filter(({ tag, y, title }) => tag === "rect" && y >= 24 && title && !title.includes("bytes"));
+  const hatched = cells.filter(({ class: cls }) => cls === "hatch").map(({ title }) => title);
+  assert.deepEqual([...new Set(hatched)].filter((name) => name !== "padding"), ["header", "tokenizer"]);
 });
 
 test("the count keeps its width", () => {
