@@ -32,7 +32,7 @@ def word_png(data: Data, name: str, at: int) -> bytes:
 def _words(canvas: Canvas, step: Data, at: int, count: int) -> None:
     """The instruction, why it is there, and how many are spent."""
     canvas.text(MARGIN, MARGIN + TEXT, step["text"], "m b" if at else "b")
-    canvas.text(MARGIN, MARGIN + TEXT + 20, step["why"], "mu")
+    canvas.text(MARGIN, MARGIN + TEXT + 17, step["why"], "mu")
     canvas.text(MARGIN + WIDTH, MARGIN + TEXT, _spent(at, count), "e b" if at == count else "e mu")
 
 
