@@ -5,7 +5,7 @@ from torch import Tensor
 
 from lab_engine.checks.case import Args, Case
 from lab_engine.checks.exercise import Exercise
-from lab_engine.checks.quantized_groups import Compared, GroupJudge, weights_row
+from lab_engine.checks.quantized_groups import Compared, GroupJudge, weights_rows
 from lab_engine.checks.values import error_text, first_true
 from lab_engine.checks.verdict import Row
 
@@ -74,7 +74,7 @@ def _hint_without_value(_case: Case, error: BaseException | None) -> str:
 
 
 def _show_int8(args: Args) -> tuple[Row, ...]:
-    return (weights_row(args[0]),)
+    return weights_rows(args[0])
 
 
 def _weights(*largest: float) -> Tensor:

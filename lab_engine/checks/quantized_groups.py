@@ -101,11 +101,11 @@ class GroupJudge:
         return f"One scale for each group of {self.size}: (rows, k // {self.size})."
 
 
-def weights_row(weight: Tensor, row: int = 0, column: int = 0) -> Row:
-    """Up to eight weights of a row, `column` among them."""
+def weights_rows(weight: Tensor, row: int = 0, column: int = 0) -> tuple[Row, Row]:
+    """Up to eight weights of a row, `column` among them, and the place where they stand."""
     place = window(weight.shape[1], column)
     note = " · ".join(part for part in (f"row {row}", window_note("column", place, weight.shape[1])) if part)
-    return numbers_row("weight", weight[row, place].tolist(), note)
+    return numbers_row("weight", weight[row, place].tolist()), Row("place", (), note)
 
 
 def _different_codes(compared: Compared, expected: Tensor, hint: str) -> Mismatch:
@@ -114,9 +114,9 @@ def _different_codes(compared: Compared, expected: Tensor, hint: str) -> Mismatc
     size = expected.shape[1] // compared.scales.shape[1]
     scale = compared.scales[row, column // size].item()
     return Mismatch(
-        given=(weights_row(compared.weight, row, column),),
+        given=(*weights_rows(compared.weight, row, column), Row("scale", (), number(scale))),
         expected=numbers_row("expected code", expected[row, place].tolist()),
-        yours=numbers_row("your code", compared.codes[row, place].tolist(), f"scale {number(scale)}"),
+        yours=numbers_row("your code", compared.codes[row, place].tolist()),
         differ=_places(compared.codes_off[row, place]),
         hint=hint,
     )

@@ -16,7 +16,10 @@ Status = Literal["not started", "passed", "failed"]
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the failing case: a label, its values as text, and a note at the right (a scale, a range)."""
+    """One line of the failing case: a label, its values as text, and a note at the right (a whole word, a range).
+
+    Without values the note has the line for itself.
+    """
 
     label: str
     values: tuple[str, ...]
@@ -95,11 +98,15 @@ def _text_table(verdict: Verdict) -> list[str]:
     columns = max(len(row.values) for row in rows)
     label = max(len(row.label) for row in rows)
     widths = [max(len(row.values[i]) for row in rows if i < len(row.values)) for i in range(columns)]
-    lines = [f"    {row.label:<{label}}  {_cells(row.values, widths)}  {row.note}".rstrip() for row in rows]
+    lines = [f"    {row.label:<{label}}  {_values_and_note(row, widths)}".rstrip() for row in rows]
     if verdict.differ:
         marks = tuple("^" * widths[i] if i in verdict.differ else "" for i in range(columns))
         lines.append(f"    {'':<{label}}  {_cells(marks, widths)}".rstrip())
     return lines
+
+
+def _values_and_note(row: Row, widths: list[int]) -> str:
+    return f"{_cells(row.values, widths)}  {row.note}" if row.values else row.note
 
 
 def _cells(values: tuple[str, ...], widths: list[int]) -> str:
@@ -112,9 +119,13 @@ def _html_table(verdict: Verdict) -> str:
     if not rows:
         return ""
     columns = max(len(row.values) for row in rows)
-    notes = any(row.note for row in rows)
+    notes = any(row.note for row in rows if row.values)
     lines = []
     for row in rows:
+        if not row.values:
+            cell = f'<td class="line" colspan="{columns + notes}">{html.escape(row.note)}</td>'
+            lines.append(f'<tr><th scope="row">{html.escape(row.label)}</th>{cell}</tr>')
+            continue
         cells = ""
         for column in range(columns):
             bad = ' class="bad"' if row is verdict.yours and column in verdict.differ else ""

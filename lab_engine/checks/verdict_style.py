@@ -49,7 +49,9 @@ border-top:1px solid var(--nl-rule)}
 .nl .nl-verdict tr:first-child>*{border-top:0}
 .nl .nl-verdict tr>td.bad{color:var(--nl-wrong-ink);text-decoration:underline;text-decoration-thickness:2px;
 text-underline-offset:3px}
-.nl .nl-verdict tr>td.w{width:auto;padding-left:24px;text-align:left;white-space:nowrap}
+.nl .nl-verdict tr>td.w{width:auto;min-width:120px;padding-left:24px;text-align:left;white-space:normal;
+overflow-wrap:anywhere}
+.nl .nl-verdict tr>td.line{text-align:left;white-space:normal}
 .nl .nl-verdict .nl-hint{border-top:1px solid var(--nl-rule);padding-top:8px;margin-top:4px}
 .nl .nl-hint b{font-weight:600}
 """.strip()

@@ -3,6 +3,7 @@ import pytest
 import torch
 
 from lab_engine import int4
+from lab_engine.checks import Row
 from lab_engine.checks.lab01_quantize import EXERCISE as QUANTIZE
 from lab_engine.checks.lab01_quantize import quantize_rows
 from tests.lab_engine.checks.answers import names
@@ -364,6 +365,7 @@ def test_an_error_with_several_rows_gets_the_hint_to_reshape():
 def test_a_wrong_code_is_shown_between_its_neighbours():
     verdict = QUANTIZE.check(quantize_with(rounding=torch.trunc))
     assert verdict.given[0].values == ("−0.43", "−0.07", "0.02", "0.19", "0.31", "−0.25", "0.13", "0.4375")
+    assert verdict.given[1:] == (Row("place", (), "row 0 · column 0–7 of 128"), Row("scale", (), "0.0625"))
     assert verdict.expected.values == ("−7", "−1", "0", "3", "5", "−4", "2", "7")
     assert verdict.yours.values == ("−6", "−1", "0", "3", "4", "−4", "2", "7")
     assert verdict.differ == (0, 4)

@@ -1,3 +1,4 @@
+import dataclasses
 import pickle
 import re
 from html.parser import HTMLParser
@@ -50,6 +51,12 @@ def test_the_html_underlines_the_differing_values_and_escapes_the_rest():
     assert '<div class="nl-verdict cw" role="status">' in html
     assert '<div class="nl-verdict c2" role="status">' in PASSED._repr_html_()
     assert '<div class="nl-verdict c4" role="status">' in NOT_STARTED._repr_html_()
+
+
+def test_a_row_without_values_is_a_line_of_its_own():
+    verdict = dataclasses.replace(PACK, given=(*PACK.given, Row("scale", (), "1e−07, of a row & a group")))
+    assert "\n    scale            1e−07, of a row & a group\n" in str(verdict)
+    assert '<td class="line" colspan="4">1e−07, of a row &amp; a group</td></tr>' in verdict._repr_html_()
 
 
 class Balance(HTMLParser):
