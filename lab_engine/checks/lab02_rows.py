@@ -9,10 +9,11 @@ from lab_engine.checks.verdict import Row
 
 
 def row_bytes(offset: int, shape: tuple[int, int], row: int) -> tuple[int, int]:
-    """Bytes of the file that hold one row of a matrix of packed nibbles, as [start, stop): stop is not part of it.
+    """Bytes of the file that hold one row of packed nibbles, as [start, stop): without stop.
 
-    offset: where the section begins, in bytes from the start of the file. shape: (rows, k), in weights of half a byte.
-    Rows lie one after the other; the scales are a section of their own. ValueError that names the row if there is none.
+    offset: where the section of the matrix begins, in bytes from the start of the file.
+    shape: (rows, k), in weights of half a byte. Rows lie one after the other; the scales are a
+    section of their own. ValueError that names the row if there is none.
 
     >>> row_bytes(8192, (1024, 384), 5)
     (9152, 9344)
@@ -35,9 +36,9 @@ def _judge(args: Args, expected: tuple[int, int], yours: Any) -> Mismatch | None
     if yours == expected:
         return None
     return Mismatch(
-        given=_show(args),
-        expected=numbers_row("expected start, stop", expected),
-        yours=numbers_row("your start, stop", yours),
+        given=(*_show(args), Row("result", ("start", "stop"))),
+        expected=numbers_row("expected", expected),
+        yours=numbers_row("yours", yours),
         differ=tuple(i for i in range(2) if yours[i] != expected[i]),
         hint=_hint(args, expected, yours),
     )

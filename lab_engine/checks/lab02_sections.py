@@ -11,10 +11,10 @@ from lab_engine.checks.verdict import Row
 
 
 def damaged_sections(sections: list[bytes], checksums: list[int]) -> list[int]:
-    """Indices of the sections whose bytes do not have their checksum, ascending; every one of them.
+    """Indices of all sections whose bytes do not have their checksum, ascending.
 
-    sections: the bytes of each section; checksums: what the header says of each, its XXH3-64 as an int,
-    `xxhash.xxh3_64_intdigest(section)`.
+    sections: the bytes of each section; checksums: what the header says of each, its XXH3-64 as
+    an int, `xxhash.xxh3_64_intdigest(section)`.
 
     >>> damaged_sections([b"abcd", b"abdc"], [xxhash.xxh3_64_intdigest(b"abcd")] * 2)
     [1]
@@ -84,7 +84,10 @@ def _case(name: str, hint: str, damage: dict[int, bytes], intact: list[bytes] | 
 
 
 _ORDER = "Order matters: a sum of bytes sees no swap."
-_OTHER_CHECKSUM = f"The format's checksum is XXH3-64 as an int, `xxhash.xxh3_64_intdigest`. {_ORDER}"
+_OTHER_CHECKSUM = (
+    "The checksum is XXH3-64 as an int, `xxhash.xxh3_64_intdigest`. `hexdigest` gives text: text never equals an int. "
+    + _ORDER
+)
 _COLLECT = "One loop: compare the checksum of each section with its own, collect the index."
 _FIRST, _SECOND, _SHORT, _LAST = (_section(seed, length) for seed, length in enumerate((96, 131, 40, 257)))
 _SAME = [_section(5, 80), _section(6, 80), _section(6, 80), _section(5, 80)]

@@ -91,6 +91,17 @@ def test_a_wrong_place_of_a_row_fails_with_its_own_hint(name, failing_cases):
         assert failing_cases(ROWS, wrong) == only
 
 
+def test_the_results_stand_below_their_own_headings():
+    verdict = ROWS.check(row_with(1, 1))
+    assert [row.values for row in verdict.rows] == [
+        ("offset", "shape", "row"),
+        ("8,192", "(1024, 384)", "5"),
+        ("start", "stop"),
+        ("9,152", "9,344"),
+        ("10,112", "10,496"),
+    ]
+
+
 def by_a_range(offset, shape, row):
     starts = range(offset, offset + shape[0] * shape[1] // 2, shape[1] // 2)
     if row not in range(len(starts)):
