@@ -22,7 +22,7 @@ from widgets.evidence import badge_html
 from widgets.figures import PNG_SCALE, png_size
 from widgets.still import mimebundle
 
-KEYS = "arrow keys go from point to point"
+KEYS = "left and right go from point to point, up and down from series to series"
 
 
 class Library(ipywidgets.Widget):  # type: ignore[misc]
@@ -67,9 +67,9 @@ class BokehChart(anywidget.AnyWidget):
 
 
 def _spec(chart: Chart) -> dict[str, Any]:
-    """The shell as HTML, and every point with its sentence in the order of the arrow keys."""
+    """The shell as HTML, and every point with its sentence."""
     points = [
-        {"x": chart.places[number][at], "y": series.y[at], "said": chart.said(series, at)}
+        {"series": number, "x": chart.places[number][at], "y": series.y[at], "said": chart.said(series, at)}
         for number, series in enumerate(chart.series)
         for at in range(len(series.y))
     ]

@@ -21,11 +21,11 @@ from bokeh.models import (
     ZoomInTool,
     ZoomOutTool,
 )
-from bokeh.models.annotations import LabelSet, Span
+from bokeh.models.annotations import Label, LabelSet, Span
 from bokeh.models.renderers import DataRenderer, GlyphRenderer
 from bokeh.plotting import figure
 
-from widgets.chart_data import DASHES, HUES, LABEL, MARKERS, Chart, Series
+from widgets.chart_data import DASHES, HUES, LABEL, MARKERS, Chart, Series, label_place
 
 FONT = "system-ui, sans-serif"
 MARK = 10
@@ -53,6 +53,8 @@ def bokeh_figure(chart: Chart) -> figure:
     for reference in chart.references:
         line = Span(location=reference.y, dimension="width", line_dash="dashed", level="underlay")
         shown.add_layout(_tokens(line, line_color="--nl-line"))
+    for number, y, text, at_right in chart.beyond:
+        shown.add_layout(_edge_label(number, right if at_right else left, y, text, at_right))
     _use_tools(shown, [_add_series(shown, chart, number, series) for number, series in enumerate(chart.series)])
     return shown
 
@@ -111,11 +113,21 @@ def _add_series(shown: figure, chart: Chart, number: int, series: Series) -> Dat
         top = shown.vbar(x="x", top="y", bottom=floor, width=chart.bar_width, source=at["source"])
         _tokens(top.glyph, fill_color=f"{hue}-tint", line_color=hue)
     if series.labels:
-        shift, align = (-LABEL, "right") if series.side == "left" else (LABEL, "left")
-        labels = LabelSet(**at, text="label", x_offset=shift, text_align=align, text_baseline="middle")
+        right, down = label_place(series)
+        align = "left" if right > 0 else "right"
+        labels = LabelSet(**at, text="label", x_offset=right, y_offset=-down, text_align=align, text_baseline="middle")
         labels.update(text_font=value(FONT), text_font_size=value("11px"))
         shown.add_layout(_tokens(labels, text_color=f"{hue}-ink"))
     return top
+
+
+def _edge_label(number: int, x: float, y: float, text: str, at_right: bool) -> Label:
+    """What lies beyond an edge, in the hue of its series; where one zooms out it goes on pointing there."""
+    side: dict[str, Any] = {"x_offset": -LABEL, "text_align": "right"} if at_right else {"x_offset": LABEL}
+    label = Label(x=x, y=y, text=text, y_offset=LABEL, text_baseline="middle", **side)
+    label.update(text_font=FONT, text_font_size="11px")
+    labelled: Label = _tokens(label, text_color=f"--nl-{HUES[number]}-ink")
+    return labelled
 
 
 def _tips(chart: Chart, series: Series) -> list[str]:

@@ -35,6 +35,7 @@ class Axis:
     """name with its unit. digits: format of a value in texts. zero: a linear y axis shows 0 too.
 
     categories: x are these names, at 0, 1, …; several points of a series at one name stand side by side, in order.
+    shown: the part of a linear or logarithmic x axis that is seen at first; an edge names the marks that lie beyond.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Axis:
     digits: str = ",.5g"
     zero: bool = False
     categories: tuple[str, ...] = ()
+    shown: tuple[float, float] | None = None
 
     def holds(self, value: float | str) -> bool:
         """Whether a value has a place on the axis."""
@@ -70,7 +72,8 @@ class Axis:
 class Series:
     """y over x. points: marks; line: a line alone; path: marks joined by a line; bars: from 0, or from the log floor.
 
-    labels stand on one side of the marks; fields are further lines of the hover text: name -> one text a point.
+    labels stand at the right of the marks, or above right or below left, where a falling path leaves room.
+    fields are further lines of the hover text: name -> one text a point.
     """
 
     name: str
@@ -78,8 +81,13 @@ class Series:
     y: tuple[float, ...]
     kind: Literal["points", "line", "path", "bars"] = "points"
     labels: tuple[str, ...] = ()
-    side: Literal["left", "right"] = "right"
+    side: Literal["right", "above", "below"] = "right"
     fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def label_place(series: Series) -> tuple[int, int]:
+    """Where a label begins, or ends at the left, and its middle: px to the right of its mark, and down."""
+    return {"right": (LABEL, 0), "above": (4, -LABEL - 3), "below": (-4, LABEL + 3)}[series.side]
 
 
 @dataclass(frozen=True)
@@ -184,6 +192,8 @@ class Chart:
         """What the x axis shows at first."""
         if self.x.categories:
             return -0.5, len(self.x.categories) - 0.5
+        if self.x.shown:
+            return self.x.shown
         wide = self.bar_width if any(series.kind == "bars" for series in self.series) else 0.0
         places = [x for series in self.places for x in series]
         room = 2 * PAD if any(series.labels for series in self.series) else PAD
@@ -197,6 +207,18 @@ class Chart:
         shown = [*values, 0.0] if (on_bars or self.y.zero) and not self.y.log else values
         low, high = _padded(shown, self.y)
         return (0.0 if on_bars and min(shown) == 0 else low), high
+
+    @property
+    def beyond(self) -> tuple[tuple[int, float, str, bool], ...]:
+        """The marks that x_range leaves out: number of the series, y, what the edge says, whether at the right."""
+        low, high = self.x_range
+        return tuple(
+            (number, series.y[at], f"{name} →" if x > high else f"← {name}", x > high)
+            for number, series in enumerate(self.series)
+            for at, x in enumerate(self.places[number])
+            if not low <= x <= high
+            for name in [f"{series.name}: {self.y.said(series.y[at])} at {self.x.said(series.x[at])}"]
+        )
 
     # Words ----------------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from matplotlib.ticker import LogLocator, MaxNLocator
 
-from widgets.chart_data import DASHES, HUES, LABEL, MARKERS, Axis, Chart, Reference, Series
+from widgets.chart_data import DASHES, HUES, LABEL, MARKERS, Axis, Chart, Reference, Series, label_place
 from widgets.figures import Canvas, data_in_png, png_with_data, text_width
 from widgets.playground import Badge
 from widgets.still import Words
@@ -70,6 +70,9 @@ def chart_png(chart: Chart) -> bytes:
         canvas.line(LEFT, frame.y(reference.y), WIDTH - RIGHT, frame.y(reference.y), "axis dash")
     for number, series in enumerate(chart.series):
         _draw_series(canvas, frame, number, series)
+    for number, y, text, at_right in chart.beyond:
+        x = WIDTH - RIGHT - LABEL if at_right else LEFT + LABEL
+        canvas.text(x, frame.y(y) - LABEL, text, f"s ink {HUES[number]} {'e' if at_right else ''}")
     return png_with_data(canvas.png(), KEY, asdict(chart)) if chart.words.badge.kind == "measured" else canvas.png()
 
 
@@ -151,7 +154,9 @@ def _ticks(axis: Axis, shown: tuple[float, float]) -> list[tuple[float, str]]:
 
 def _draw_series(canvas: Canvas, frame: _Frame, number: int, series: Series) -> None:
     chart, hue = frame.chart, HUES[number]
-    marks = [(frame.x(x), frame.y(y)) for x, y in zip(chart.places[number], series.y, strict=True)]
+    (low, high), places = chart.x_range, chart.places[number]
+    inside = [at for at, x in enumerate(places) if low <= x <= high]
+    marks = [(frame.x(places[at]), frame.y(series.y[at])) for at in inside]
     if series.kind in ("line", "path") and len(marks) > 1:
         canvas.path(marks, hue, DASHES[number])
     if series.kind == "bars":
@@ -159,9 +164,9 @@ def _draw_series(canvas: Canvas, frame: _Frame, number: int, series: Series) -> 
     if series.kind in ("points", "path"):
         for x, y in marks:
             canvas.polygon(corners(number, x, y), f"{hue} solid")
-    for (x, y), label in zip(marks, series.labels, strict=False):
-        left = series.side == "left"
-        canvas.text(x - LABEL if left else x + LABEL, y, label, f"s ink {hue} {'e' if left else ''}")
+    right, down = label_place(series)
+    for (x, y), at in zip(marks, inside if series.labels else (), strict=False):
+        canvas.text(x + right, y + down, series.labels[at], f"s ink {hue} {'' if right > 0 else 'e'}")
 
 
 def _draw_bars(canvas: Canvas, frame: _Frame, marks: Sequence[tuple[float, float]], hue: str) -> None:

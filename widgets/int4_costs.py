@@ -41,27 +41,31 @@ def _error_series(name: str, errors: Sequence[MatrixError]) -> Series:
 
 
 def cost_chart(costs: Costs) -> BokehChart:
-    """Logit KL against bytes a weight: a path of group sizes for each INT4 method, and INT8."""
+    """Logit KL against bytes a weight: a path of group sizes for each INT4 method; INT8 lies beyond the right edge."""
     methods = dict.fromkeys(cost.variant.method for cost in costs.rows)
     series = tuple(
-        _cost_series(_METHODS[method], [cost for cost in costs.rows if cost.variant.method == method])
+        _cost_series(_METHODS[method], [cost for cost in costs.rows if cost.variant.method == method], costs.baseline)
         for method in methods
     )
     shipped = next(cost for cost in costs.rows if cost.variant.method == "search" and cost.variant.group == 128)
     state = f"shipped: search, group 128 · {shipped.bytes_per_weight:g} bytes a weight · KL {shipped.mean_kl:.4f}"
+    state += f" · bits per byte {shipped.bits_per_byte:.4f}, original {costs.baseline:.4f}"
     ask = "What buys more: smaller groups or a better scale? Labels: the weights that share a scale."
     words = Words("What a weight's bytes buy", ask, state, Badge("computed", costs.badge_source))
-    x, y = Axis("bytes a weight", digits=".7g"), Axis("logit KL, nats a token", digits=".4f", zero=True)
+    small = [cost.bytes_per_weight for cost in costs.rows if cost.variant.bits == 4]
+    margin = 0.15 * (max(small) - min(small))
+    x = Axis("bytes a weight", digits=".7g", shown=(min(small) - margin, max(small) + margin))
+    y = Axis("logit KL, nats a token", digits=".4f", zero=True)
     return BokehChart(Chart(words, x, y, series, height=320))
 
 
-def _cost_series(name: str, costs: Sequence[Cost]) -> Series:
+def _cost_series(name: str, costs: Sequence[Cost], baseline: float) -> Series:
     sizes = tuple("row" if cost.variant.group is None else str(cost.variant.group) for cost in costs)
     fields = {
         "relative error": tuple(f"{cost.relative_error:.2%}" for cost in costs),
-        "bits per byte": tuple(f"{cost.bits_per_byte:.4f}" for cost in costs),
+        "bits per byte": tuple(f"{cost.bits_per_byte:.4f}, original {baseline:.4f}" for cost in costs),
         "same top token": tuple(f"{cost.top1_agreement:.1%}" for cost in costs),
     }
     x, y = tuple(cost.bytes_per_weight for cost in costs), tuple(cost.mean_kl for cost in costs)
     kind: Literal["path", "points"] = "path" if len(costs) > 1 else "points"
-    return Series(name, x, y, kind, sizes, "right" if name == _METHODS["absmax7"] else "left", fields)
+    return Series(name, x, y, kind, sizes, "above" if name == _METHODS["absmax7"] else "below", fields)

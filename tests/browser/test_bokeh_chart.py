@@ -146,12 +146,15 @@ def test_the_hover_text_can_be_read_in_both_themes(lab):
 def test_arrow_keys_go_from_point_to_point_and_say_what_they_show(lab):
     figure, said = lab.locator(".nl-chart").first, lab.locator(".nl-shell").first.locator("[role=status]")
     height = lab.locator(".nl-shell").first.bounding_box()["height"]
-    assert figure.get_attribute("aria-label") == ("chart of waste, % against size; arrow keys go from point to point")
+    assert figure.get_attribute("aria-label") == (
+        "chart of waste, % against size; left and right go from point to point, up and down from series to series"
+    )
     figure.focus()
     assert figure.evaluate("el => getComputedStyle(el).outlineStyle") == "solid"
     for key, text in [
         ("ArrowRight", "pages · a · size: 1 · waste, %: 10 · ms: 5"),
         ("ArrowRight", "pages · b · size: 2 · waste, %: 20 · ms: 6"),
+        ("ArrowDown", "plain · size: 1 · waste, %: 35"),
         ("End", "plain · size: 3 · waste, %: 30"),
     ]:
         lab.keyboard.press(key)
@@ -160,6 +163,17 @@ def test_arrow_keys_go_from_point_to_point_and_say_what_they_show(lab):
         assert lab.locator(".nl-shell").first.bounding_box()["height"] == height
     lab.keyboard.press("Escape")
     assert (said.inner_text(), tooltips(lab)) == ("", [])
+
+
+def test_keys_keep_to_the_points_that_a_zoom_shows(lab):
+    said = lab.locator(".nl-shell").first.locator("[role=status]")
+    lab.evaluate("Object.assign(plot(0).model.x_range, {start: 1.5, end: 4.15})")
+    lab.locator(".nl-chart").first.focus()
+    for key, start in [("ArrowRight", "pages · b"), ("ArrowLeft", "pages · b"), ("ArrowDown", "plain · size: 3")]:
+        lab.keyboard.press(key)
+        assert said.inner_text().startswith(start)
+        assert len(tooltips(lab)) == 1
+    lab.evaluate("plot(0).reset()")
 
 
 def test_leaving_the_chart_leaves_the_point(lab):

@@ -3,7 +3,9 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
+from bokeh.models.annotations import Label, LabelSet
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -137,6 +139,25 @@ def test_bars_stand_on_zero_and_an_axis_with_zero_shows_it():
     assert points.y_range[0] < 0 < points.y_range[1]
 
 
+def test_an_axis_shows_a_part_at_first_and_its_edge_names_the_marks_beyond():
+    far = Series("far", (0.1, 9.0), (3.0, 7.0))
+    chart = Chart(WORDS, Axis("x", shown=(0.5, 3.0)), Axis("y", digits=".1f"), (POINTS, far))
+    assert chart.x_range == (0.5, 3.0)
+    assert chart.beyond == ((1, 3.0, "← far: 3.0 at 0.1", False), (1, 7.0, "far: 7.0 at 9 →", True))
+    assert [(one.text, one.x) for one in models(chart, Label)] == [("← far: 3.0 at 0.1", 0.5), ("far: 7.0 at 9 →", 3.0)]
+    assert chart_png(chart) != chart_png(replace(chart, series=(POINTS,), y=replace(chart.y, zero=True)))
+    assert replace(chart, x=Axis("x")).beyond == ()
+
+
+@pytest.mark.parametrize(("side", "right", "up"), [("right", 1, 0), ("above", 1, 1), ("below", -1, -1)])
+def test_labels_stand_at_their_side_of_the_marks(side, right, up):
+    chart = replace(roofline(), series=(ROOF, replace(POINTS, side=side)))
+    (labels,) = models(chart, LabelSet)
+    assert (np.sign(labels.x_offset), np.sign(labels.y_offset)) == (right, up)
+    assert labels.text_align == ("left" if right > 0 else "right")
+    assert chart_png(chart) != chart_png(replace(chart, series=(ROOF, replace(POINTS, labels=()))))
+
+
 @settings(deadline=None, derandomize=True, database=None)
 @given(st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=8), st.booleans(), st.booleans())
 def test_every_point_lies_inside_what_is_shown(values, log, zero):
@@ -204,10 +225,15 @@ def test_the_hover_text_is_escaped_and_holds_every_field():
     assert tips[1] == "<b>long</b><br>page size: 32<br>waste, %: 9.2<br>tokens: &lt;200&gt;"
 
 
-def test_every_point_has_its_sentence_in_the_order_of_the_keys():
+def test_every_point_has_its_series_place_and_sentence():
     points = BokehChart(roofline())._spec["points"]
     assert len(points) == 5
-    assert points[3] == {"x": 0.5, "y": 1700.0, "said": "kernels · decode · FLOP a byte: 0.5 · GFLOP/s: 1,700"}
+    assert points[3] == {
+        "series": 1,
+        "x": 0.5,
+        "y": 1700.0,
+        "said": "kernels · decode · FLOP a byte: 0.5 · GFLOP/s: 1,700",
+    }
 
 
 def test_words_from_outside_cannot_become_markup():

@@ -54,7 +54,10 @@ def test_the_cost_chart_has_every_row_of_the_table():
     points = {(point["x"], point["y"]) for point in chart._spec["points"]}
     assert points == {(cost.bytes_per_weight, cost.mean_kl) for cost in costs.rows}
     shipped = next(cost for cost in costs.rows if (cost.variant.method, cost.variant.group) == ("search", 128))
-    assert chart.chart.words.state == f"shipped: search, group 128 · 0.515625 bytes a weight · KL {shipped.mean_kl:.4f}"
+    assert chart.chart.words.state == (
+        f"shipped: search, group 128 · 0.515625 bytes a weight · KL {shipped.mean_kl:.4f}"
+        f" · bits per byte {shipped.bits_per_byte:.4f}, original 0.8011"
+    )
     assert re.split(r"\s{2,}", repr(chart).splitlines()[1].strip()) == [
         "bytes a weight",
         "INT4 max/7",
@@ -74,3 +77,13 @@ def test_the_cost_chart_s_labels_are_group_sizes_and_its_hover_text_has_all_cost
     assert [series.labels for series in chart.series] == [("32", "64", "128", "row")] * 2 + [("128",)]
     names = [name for name, _ in chart.lines(chart.series[0], 0)]
     assert names[2:] == ["relative error", "bits per byte", "same top token"]
+    assert dict(chart.lines(chart.series[1], 2))["bits per byte"] == "0.8446, original 0.8011"
+
+
+def test_the_cost_chart_shows_int4_wide_and_names_int8_at_its_edge():
+    chart = cost_chart(load_costs()).chart
+    low, high = chart.x_range
+    small = [x for series in chart.series[:2] for x in series.x]
+    assert low < min(small) < max(small) < high < 0.6
+    assert (max(small) - min(small)) / (high - low) > 0.7
+    assert chart.beyond == ((2, chart.series[2].y[0], "INT8: 0.0007 at 1.015625 →", True),)

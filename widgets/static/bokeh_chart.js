@@ -1,18 +1,42 @@
 // Measured data to hover and zoom: a Bokeh figure in the shell that Python wrote, painted in the colours of the page.
-// spec = {shell, points: [{x, y, said}]}; widgets/bokeh_chart.py makes it. Nothing here waits for the kernel.
+// spec = {shell, points: [{series, x, y, said}]}; widgets/bokeh_chart.py makes it. Nothing here waits for the kernel.
 
-const STEPS = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
+const POINTS = { ArrowRight: 1, ArrowLeft: -1 };
+const SERIES = { ArrowDown: 1, ArrowUp: -1 };
 const WAIT_MS = 10;
 const MOST_WAITS = 1000;
 
-// The point that a key leads to, of `count`; -1 is none. Undefined: not a key of the chart.
-export function pointAfter(key, at, count) {
-  if (key === "Home") return 0;
-  if (key === "End") return count - 1;
+const within = (value, { start, end }) => Math.min(start, end) <= value && value <= Math.max(start, end);
+
+// The places of the points that are seen, in the order of x; equal x as they are.
+export function seenPoints(points, xRange, yRange) {
+  const seen = Array.from(points.keys()).filter((at) => within(points[at].x, xRange) && within(points[at].y, yRange));
+  return seen.sort((one, other) => points[one].x - points[other].x || one - other);
+}
+
+// The point that a key leads to, of those seen; -1 is none. Undefined: not a key of the chart.
+// Left and right stay in a series; up and down go to the point of the next series whose x is nearest.
+export function pointAfter(key, at, points, seen) {
   if (key === "Escape") return -1;
-  if (!(key in STEPS)) return undefined;
-  if (at < 0) return STEPS[key] > 0 ? 0 : count - 1;
-  return Math.min(count - 1, Math.max(0, at + STEPS[key]));
+  if (!(key in POINTS || key in SERIES || key === "Home" || key === "End")) return undefined;
+  if (!seen.length) return at;
+  const order = [...new Set(seen.map((one) => points[one].series))].sort((one, other) => one - other);
+  const inSeries = (series) => seen.filter((one) => points[one].series === series);
+  const own = inSeries(points[at]?.series ?? order[0]);
+  if (key === "Home" || (at < 0 && (POINTS[key] ?? SERIES[key]) > 0)) return own[0] ?? at;
+  if (key === "End" || at < 0) return own.at(-1) ?? at;
+  if (key in POINTS) return neighbour(own, at, points, POINTS[key]);
+  const others = order.filter((series) => (series - points[at].series) * SERIES[key] > 0);
+  if (!others.length) return at;
+  const far = (one) => Math.abs(points[one].x - points[at].x);
+  return inSeries(SERIES[key] > 0 ? others[0] : others.at(-1)).reduce((best, one) => (far(one) < far(best) ? one : best));
+}
+
+// The next of a series to the right or left, also from a point that a zoom has hidden.
+function neighbour(own, at, points, by) {
+  const behind = (one) => (points[one].x - points[at].x || one - at) * by > 0;
+  const next = own.filter(behind);
+  return (by > 0 ? next[0] : next.at(-1)) ?? at;
 }
 
 // A colour of a model in the form that the model has it: plain, or as the value of a mark.
@@ -80,8 +104,10 @@ class ChartView {
   onKey(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     event.stopPropagation();
-    const next = event.target === this.pic ? pointAfter(event.key, this.at, this.spec.points.length) : undefined;
-    if (next === undefined || !this.plot) return;
+    if (event.target !== this.pic || !this.plot) return;
+    const { points } = this.spec;
+    const next = pointAfter(event.key, this.at, points, seenPoints(points, this.plot.model.x_range, this.plot.model.y_range));
+    if (next === undefined) return;
     event.preventDefault();
     this.show(next);
   }
