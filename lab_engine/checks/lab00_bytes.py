@@ -9,12 +9,20 @@ from lab_engine.checks.verdict import Row
 
 
 def bytes_per_step(
-    hidden: int, intermediate: int, layers: int, q_heads: int, kv_heads: int, head_dim: int, vocab: int, context: int
+    hidden: int,
+    intermediate: int,
+    layers: int,
+    q_heads: int,
+    kv_heads: int,
+    head_dim: int,
+    vocab: int,
+    context: int,
 ) -> int:
-    """Bytes that one decode step reads: all INT4 weights once, and the KV cache of `context` tokens.
+    """Bytes that one decode step reads: all INT4 weights once, K and V of `context` tokens.
 
-    A weight costs half a byte and its share of an fp16 scale a group of 128. The weights are q, k, v, o, gate, up, down
-    of each layer and lm_head (vocab × hidden). K and V are 16-bit. Norms, biases and one embedding row are ignored.
+    A weight costs half a byte and its share of an fp16 scale a group of 128. The weights are
+    q, k, v, o, gate, up, down of each layer and lm_head (vocab × hidden). K and V are 16-bit.
+    Norms, biases and one embedding row are ignored.
 
     Qwen2.5-Coder-7B at context 512:
     >>> bytes_per_step(3584, 18944, 28, 28, 4, 128, 152064, 512)

@@ -22,12 +22,13 @@ def greedy(
 ) -> list[int]:
     """Continue prompt with the most probable token each time; return the new token ids.
 
-    prefill(prompt) reads the whole prompt and returns the logits of its last token; step(token_id) feeds one more.
-    Both return float32 logits of shape (vocab,). Ties go to the lowest id. A token of stop_ids ends the text and is
-    not part of it. At most max_new_tokens ids are returned (0 is legal). No step is run whose logits nobody reads.
+    prefill(prompt) reads the whole prompt and returns the logits of its last token;
+    step(token_id) feeds one more. Both return float32 logits of shape (vocab,). Ties go to the
+    lowest id. A token of stop_ids ends the text and is not part of it. At most max_new_tokens
+    ids are returned (0 is legal). No step is run whose logits nobody reads.
 
-    Example: the logits point to 3, then to 9; stop_ids is {8, 9}: greedy(prefill, step, [1, 2], {8, 9}, 5) returns [3]
-    after the calls prefill([1, 2]) and step(3).
+    Example: the logits point to 3, then to 9; stop_ids is {8, 9}. After the calls
+    prefill([1, 2]) and step(3), greedy(prefill, step, [1, 2], {8, 9}, 5) returns [3].
     """
     ids: list[int] = []
     if max_new_tokens == 0:

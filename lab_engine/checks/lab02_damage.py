@@ -24,14 +24,15 @@ from lab_engine.nanoqwen_writer import NanoqwenWriter
 
 
 def damage_file(data: bytes) -> bytes:
-    """A damaged copy of a small .nanoqwen file, which is refused when it is opened for a ninth reason.
+    """A damaged copy of a small .nanoqwen file, which is refused at opening for a ninth reason.
 
-    data: all bytes of a good file. The eight of the lab do not count: a cut preamble, another magic, another version, a
-    header length over 1 MiB, a section past the end, two tensors that overlap, an unknown dtype, an unknown layout.
-    `with_header(data, header)` of lab_engine.damaged_files gives the file another header (a dict, or its bytes) with
-    the right length and checksum. The reader must refuse what the header says, not its checksum.
+    data: all bytes of a good file. The eight of the lab do not count: a cut preamble, another
+    magic, another version, a header length of 0 or over 1 MiB, a section past the end, two
+    tensors that overlap, an unknown dtype, an unknown layout. `with_header(data, header)` of
+    lab_engine.damaged_files gives the file another header (a dict, or its bytes) with the right
+    length and checksum. The reader must refuse what the header says, not its checksum.
 
-    Example of one that does not count: data[:23] is refused with `preamble: found 23 bytes, expected 24`.
+    Example: data[:23] does not count; its refusal is `preamble: found 23 bytes, expected 24`.
     """
     _magic, _version, length, _checksum = struct.unpack_from("<8sIIQ", data)
     header = json.loads(data[24 : 24 + length])

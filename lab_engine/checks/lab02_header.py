@@ -19,13 +19,15 @@ from lab_engine.nanoqwen_writer import preamble_and_header
 
 
 def parse_header(data: bytes) -> tuple[int, dict[str, object]]:
-    """Version and header from the first bytes of a .nanoqwen file; what follows the header is ignored.
+    """Version and header from the first bytes of a .nanoqwen file; what follows is ignored.
 
-    The preamble is 24 bytes, little-endian: magic `NANOQWEN`, version u32, header length u32, and the XXH3-64 checksum
-    of the header u64. Then the header, UTF-8 JSON. FileFormatError that names the field: less than a preamble, another
-    magic, a version that is not 1, a header length of 0 or over 1 MiB, a cut header, another checksum.
+    The preamble is 24 bytes, little-endian: magic `NANOQWEN`, version u32, header length u32,
+    and the XXH3-64 checksum of the header u64. Then the header, UTF-8 JSON.
+    FileFormatError that names the one field that is wrong: less than a preamble, another magic,
+    a version that is not 1, a header length of 0 or over 1 MiB, a cut header, another checksum.
 
-    >>> parse_header(bytes.fromhex("4e414e4f5157454e0100000008000000dd68bcec4ca92071") + b'{"t": 1}')
+    >>> preamble = bytes.fromhex("4e414e4f5157454e0100000008000000dd68bcec4ca92071")
+    >>> parse_header(preamble + b'{"t": 1}')
     (1, {'t': 1})
     """
     if len(data) < 24:
@@ -41,12 +43,12 @@ def parse_header(data: bytes) -> tuple[int, dict[str, object]]:
     if len(text) < length:
         raise FileFormatError(f"header: found {len(text)} bytes, expected {length}")
     if (found := xxhash.xxh3_64_intdigest(text)) != checksum:
-        raise FileFormatError(f"checksum of the header: found {found:016x}, expected {checksum:016x}")
+        raise FileFormatError(f"checksum: found {found:016x}, expected {checksum:016x}")
     return version, json.loads(text)
 
 
 FIELDS = (("magic", 0, 8), ("version", 8, 12), ("header length", 12, 16), ("checksum", 16, 24))
-NAMES = {"header length": {"length", "header"}, "header": {"header", "length"}, "checksum of the header": {"checksum"}}
+NAMES = {"header length": {"length", "header"}, "header": {"header", "length"}}
 """Words of which a refusal must hold one, by the field of the solution's own refusal; others: the field itself."""
 PLACES = {"preamble", "header"}
 """Words for where a field lies: any refusal may hold them. "Of length 8" says how long something is."""

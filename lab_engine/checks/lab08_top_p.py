@@ -14,8 +14,9 @@ from lab_engine.checks.verdict import Row
 def top_p_probs(logits: Tensor, p: float, temperature: float) -> Tensor:
     """Probabilities after nucleus (top-p) filtering, ready for sampling.
 
-    logits: float32 (vocab,), in any order. Returns float32 (vocab,): softmax(logits / temperature), of which the
-    smallest set of most probable tokens whose mass reaches p is kept (at least one token) and scaled to sum to 1.
+    logits: float32 (vocab,), in any order. Returns float32 (vocab,): of softmax(logits /
+    temperature) the smallest set of most probable tokens whose mass reaches p is kept (at least
+    one token) and scaled to sum to 1.
     Temperature 0 gives probability 1 to the largest logit, the lowest id if there are several.
 
     >>> top_p_probs(torch.tensor([0.5, 0.3, 0.15, 0.05]).log(), p=0.75, temperature=1.0)

@@ -9,9 +9,10 @@ from lab_engine.checks.verdict import Row
 
 
 def visible_tokens(length: int, window: int, sinks: int) -> list[int]:
-    """Positions that the query at position length - 1 sees: the first `sinks` tokens and the last `window`.
+    """Positions that the query at length - 1 sees: the first `sinks` and the last `window`.
 
-    length counts the current token, and so does window: it is the last token of both. Ascending, each position once.
+    length counts the current token, and so does window: it is the last token of both.
+    Ascending, each position once.
 
     >>> visible_tokens(length=9, window=4, sinks=2)
     [0, 1, 5, 6, 7, 8]

@@ -24,6 +24,9 @@ from widgets.live_table import LiveTable, table_in
 
 IGNORE = "NBVAL_IGNORE_OUTPUT"
 
+COLUMNS = 96
+"""What JupyterLab shows of a code cell at a usual window; the rest is cut at the right."""
+
 PIXELS = 40
 """Pixels of a redrawn PNG that may differ: letters of another platform's FreeType, never a digit."""
 
@@ -154,6 +157,14 @@ def test_cells_are_short_enough_to_read(path):
     for cell in read(path).cells:
         if cell.cell_type == "code" and not any(tag.startswith("exercise:") for tag in cell.metadata.get("tags", [])):
             assert len([line for line in cell.source.splitlines() if line.strip()]) <= 25, cell.id
+
+
+@named(NOTEBOOKS)
+def test_no_line_of_a_code_cell_is_cut_at_the_right(path):
+    wide = {
+        (cell.id, line) for cell in code_cells(read(path)) for line in cell.source.splitlines() if len(line) > COLUMNS
+    }
+    assert not wide
 
 
 def test_texts_are_the_same_on_a_cpu_without_vector_instructions(both):

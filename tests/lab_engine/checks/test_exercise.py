@@ -36,6 +36,10 @@ IMPORTED |= {"xxhash": xxhash, "FileFormatError": FileFormatError, "with_header"
 """What the notebooks import for the learner: stubs and solutions need no other name."""
 
 
+COLUMNS = 96
+"""What JupyterLab shows of a code cell at a usual window; tests/notebooks has the same rule for every cell."""
+
+
 def defined(source, name):
     namespace = dict(IMPORTED)
     exec(source, namespace)
@@ -49,6 +53,11 @@ def test_the_stub_is_not_started_and_has_the_solutions_signature_and_docstring(e
     assert inspect.signature(stub) == inspect.signature(exercise.solution)
     assert stub.__doc__ == inspect.getdoc(exercise.solution) or stub.__doc__ == exercise.solution.__doc__
     assert exercise.stub.endswith('    """\n    raise NotImplementedError')
+
+
+@pytest.mark.parametrize("exercise", ALL, ids=NAMES)
+def test_stub_and_solution_are_no_wider_than_a_cell(exercise):
+    assert [line for line in f"{exercise.stub}\n{exercise.source}".splitlines() if len(line) > COLUMNS] == []
 
 
 @pytest.mark.parametrize("exercise", ALL, ids=NAMES)
