@@ -7,25 +7,34 @@ from widgets.playground import Badge
 from widgets.still import WIDTH, Still, Surface, Words
 from widgets.words import signed
 
-ROW, TITLE, MOST_STEPS = 76, 20, 15
-BAR = WIDTH / 128
+KEY, TITLE, BARS, GAP, FOOT = 24, 20, 92, 12, 20
+ROW = TITLE + BARS + GAP
+LEFT = 48
+MOST_STEPS = 15
+UNIT = BARS / 2 / MOST_STEPS
+MARKED = (8, 0, -8)
+"""The steps that have a line: without the + 8, codes move by as many."""
+NAMED = (0, 32, 64, 96, 127)
+OVERRUN, MOVED = "cw solid", "c4 fill"
 
 
 def misread_picture(groups: Sequence[MisreadGroup], source: str) -> Still:
     """One row a mistake; a bar is a weight, up or down by the steps that it moves; source: which group it is.
 
-    Weights whose own nibble was overrun by a neighbour's sign are solid, all others tinted.
+    Weights whose own nibble was overrun by a neighbour's sign are solid, all others hollow.
     """
 
     def draw(surface: Surface) -> None:
+        _draw_key(surface)
         for at, group in enumerate(groups):
-            _draw_row(surface, group, ROW * at)
+            _draw_row(surface, group, KEY + ROW * at)
+        _draw_numbers(surface, KEY + ROW * len(groups) - GAP, len(groups[0].codes))
 
     moved = [f"{group.mistake} moves {sum(map(bool, steps_of(group)))}" for group in groups]
     state = f"{len(groups[0].codes)} weights · {' · '.join(moved)}"
-    ask = "A bar is a weight: how many steps does it move? Solid: a neighbour's sign bits overran its nibble."
+    ask = "A bar is a weight: how many steps does it move, up or down? No bar: it stays."
     words = Words("What each mistake does to a group", ask, state, Badge("computed", source))
-    return Still(words, ROW * len(groups), draw, "\n".join(map(_line, groups)))
+    return Still(words, KEY + ROW * len(groups) - GAP + FOOT, draw, "\n".join(map(_line, groups)))
 
 
 def steps_of(group: MisreadGroup) -> list[int]:
@@ -33,18 +42,38 @@ def steps_of(group: MisreadGroup) -> list[int]:
     return [read - code for read, code in zip(group.read, group.codes, strict=True)]
 
 
+def _draw_key(surface: Surface) -> None:
+    for x, classes, said in (
+        (LEFT, OVERRUN, "a neighbour's sign bits overran its nibble"),
+        (LEFT + 280, MOVED, "moved otherwise"),
+    ):
+        surface.rect(x, 3, 10, 10, classes)
+        surface.text(x + 18, 8, said, "s")
+
+
 def _draw_row(surface: Surface, group: MisreadGroup, top: float) -> None:
-    zero = top + TITLE + (ROW - TITLE) / 2
-    unit = (ROW - TITLE - 8) / 2 / MOST_STEPS
+    zero, steps = top + TITLE + BARS / 2, steps_of(group)
     surface.text(0, top + TITLE / 2, group.mistake, "b")
-    surface.text(128, top + TITLE / 2, INT4_MISTAKES[group.mistake], "s mu")
+    surface.text(112, top + TITLE / 2, INT4_MISTAKES[group.mistake], "s mu")
     surface.text(WIDTH, top + TITLE / 2, _range(group), "s mu e")
-    surface.line(0, zero, WIDTH, zero, "axis")
-    for at, (steps, smeared) in enumerate(zip(steps_of(group), group.smeared, strict=True)):
-        height = max(3, abs(steps) * unit)
-        if steps:
-            y = zero - height if steps > 0 else zero
-            surface.rect(BAR * at + 0.5, y, BAR - 1, height, "cw solid" if smeared else "cw fill")
+    for step in MARKED:
+        surface.line(LEFT, zero - step * UNIT, WIDTH, zero - step * UNIT, "rule" if step else "axis")
+        surface.text(LEFT - 8, zero - step * UNIT, signed(f"{step:+d}") if step else "0", "s mu e")
+    width = (WIDTH - LEFT) / len(steps)
+    for at, (step, overrun) in enumerate(zip(steps, group.smeared, strict=True)):
+        if step:
+            bar = LEFT + width * at + 0.5, min(zero, zero - step * UNIT), width - 1, abs(step) * UNIT
+            surface.rect(*bar, OVERRUN if overrun else MOVED)
+
+
+def _draw_numbers(surface: Surface, top: float, count: int) -> None:
+    """Which weight stands where, below the last row."""
+    width = (WIDTH - LEFT) / count
+    surface.text(LEFT - 8, top + FOOT / 2 + 2, "weight", "s mu e")
+    for at in NAMED:
+        middle = LEFT + width * (at + 0.5)
+        surface.line(middle, top, middle, top + 4, "axis")
+        surface.text(min(middle, WIDTH - 11), top + FOOT / 2 + 2, str(at), "s mu c")
 
 
 def _range(group: MisreadGroup) -> str:
