@@ -205,7 +205,8 @@ class Chart:
         values = [*(y for series in self.series for y in series.y), *(one.y for one in self.references)]
         on_bars = any(series.kind == "bars" for series in self.series)
         shown = [*values, 0.0] if (on_bars or self.y.zero) and not self.y.log else values
-        low, high = _padded(shown, self.y)
+        raised = any(series.labels and series.side != "right" for series in self.series)
+        low, high = _padded(shown, self.y, 2 * PAD if raised else PAD)
         return (0.0 if on_bars and min(shown) == 0 else low), high
 
     @property

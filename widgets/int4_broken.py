@@ -7,7 +7,7 @@ from widgets.playground import Badge
 from widgets.still import WIDTH, Still, Surface, Words
 from widgets.words import signed
 
-KEY, TITLE, BARS, GAP, FOOT = 24, 20, 92, 12, 20
+KEY, TITLE, BARS, GAP, FOOT = 28, 20, 92, 12, 20
 ROW = TITLE + BARS + GAP
 LEFT = 48
 MOST_STEPS = 15
@@ -45,7 +45,7 @@ def steps_of(group: MisreadGroup) -> list[int]:
 def _draw_key(surface: Surface) -> None:
     for x, classes, said in (
         (LEFT, OVERRUN, "a neighbour's sign bits overran its nibble"),
-        (LEFT + 280, MOVED, "moved otherwise"),
+        (LEFT + 280, MOVED, "moved in another way"),
     ):
         surface.rect(x, 3, 10, 10, classes)
         surface.text(x + 18, 8, said, "s")

@@ -49,8 +49,8 @@ def cost_chart(costs: Costs) -> BokehChart:
     )
     shipped = next(cost for cost in costs.rows if cost.variant.method == "search" and cost.variant.group == 128)
     state = f"shipped: search, group 128 · {shipped.bytes_per_weight:g} bytes a weight · KL {shipped.mean_kl:.4f}"
-    state += f" · bits per byte {shipped.bits_per_byte:.4f}, original {costs.baseline:.4f}"
     ask = "What buys more: smaller groups or a better scale? Labels: the weights that share a scale."
+    ask += f" Hover: bits per byte; the original has {costs.baseline:.4f}."
     words = Words("What a weight's bytes buy", ask, state, Badge("computed", costs.badge_source))
     small = [cost.bytes_per_weight for cost in costs.rows if cost.variant.bits == 4]
     margin = 0.15 * (max(small) - min(small))

@@ -25,6 +25,15 @@ BARS = """
 small = Series("small", ("8", "16"), (3.0, 5.0), "bars")
 BokehChart(Chart(words, Axis("page", categories=("8", "16")), Axis("waste, %"), (small,)))
 """
+WIDTHS = (
+    "from widgets.charts import error_bars\nerror_bars('t', 'ask', [1.0])",
+    "from widgets.evidence import Table\ntable = Table('t', ('a',), (('1',),), Badge('computed', 'made up'))\ntable",
+    "from widgets.live_table import LiveTable\nLiveTable(table, 't')",
+    "from lab_engine.checks import exercises\nexercises('01_int4')['pack_words'].check(lambda q, layout: q)",
+)
+WITHOUT_TABLES = """document.querySelectorAll('style').forEach((style) => {
+    if (style.textContent.includes('.nl-card p.t')) style.remove();
+})"""
 COLOURS = {True: ("#b97e00", "#008a64"), False: ("#e69f00", "#1fb58a")}
 HELPERS = """() => {
     window.plots = () => Bokeh.index.roots.filter(view => view.model.type === 'Figure');
@@ -101,6 +110,25 @@ def contrast(ink, paper):
     paper = parsed(paper)
     high, low = sorted((luminance(parsed(ink, paper)), luminance(paper)), reverse=True)
     return (high + 0.05) / (low + 0.05)
+
+
+def test_tables_live_tables_stills_verdicts_and_charts_have_one_width_and_a_badge_looks_alike(
+    browser, jupyter_lab, request
+):
+    with watched_page(browser, request) as page:
+        write_notebook(jupyter_lab, "widths.ipynb", [CHART, *WIDTHS])
+        open_notebook(page, jupyter_lab, "widths.ipynb")
+        assert run_all(page) == []
+        page.locator(".nl-verdict").wait_for()
+        page.locator(".nl-card >> nth=1").wait_for()
+        boxes = [part.bounding_box() for part in page.locator(".nl-shell, .nl-card, .nl-verdict").all()]
+        assert len(boxes) == 5
+        assert len({(box["x"], box["width"]) for box in boxes}) == 1
+        look = "all => all.map(one => { const {font, color} = getComputedStyle(one); return font + color; })"
+        with_table = page.locator(".nl-source").evaluate_all(look)
+        page.evaluate(WITHOUT_TABLES)
+        assert page.locator(".nl-shell .nl-source").evaluate_all(look) == with_table[:2]
+        assert len(set(with_table)) == 1
 
 
 def test_hovering_a_point_shows_its_numbers(lab):

@@ -156,6 +156,7 @@ def test_labels_stand_at_their_side_of_the_marks(side, right, up):
     chart = replace(roofline(), series=(ROOF, replace(POINTS, side=side)))
     (labels,) = models(chart, LabelSet)
     assert (np.sign(labels.x_offset), np.sign(labels.y_offset)) == (right, up)
+    assert (chart.y_range[1] > roofline().y_range[1]) == (side != "right")  # room for the highest label
     assert labels.text_align == ("left" if right > 0 else "right")
     assert chart_png(chart) != chart_png(replace(chart, series=(ROOF, replace(POINTS, labels=()))))
 

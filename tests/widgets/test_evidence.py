@@ -4,7 +4,7 @@ from typing import get_args
 import pytest
 
 from widgets.bundle import STATIC
-from widgets.evidence import SIGNS, WORDS, Badge, Table, badge_html, badge_text
+from widgets.evidence import SIGNS, STYLE, WORDS, Badge, Table, badge_html, badge_text
 
 BADGE = Badge("quoted", 'a "log" of <ours>')
 ROWS = (("qkv", "1,960.48", "53.3 %"), ("o & up", "−2", "≤ 6"))
@@ -18,6 +18,15 @@ def test_every_kind_of_badge_has_the_word_and_sign_of_the_playgrounds():
     kinds = get_args(Badge.__annotations__["kind"])
     assert set(kinds) == set(WORDS) == set(SIGNS)
     assert ({kind: found[kind] for kind in kinds}, {kind: words[kind] for kind in kinds}) == (SIGNS, WORDS)
+
+
+def test_a_badge_s_source_looks_alike_with_a_table_and_without():
+    """Both style sheets give the same declarations; fonts have names in one of them."""
+    sheet = (STATIC / "nl.css").read_text(encoding="utf-8")
+    fonts = dict(re.findall(r"--(nl-t-\w+):([^;}]+)", sheet))
+    source = r"\.nl \.nl-source\{(.*?)\}"
+    plain = re.sub(r"var\(--(nl-t-\w+)\)", lambda one: fonts[one[1]], re.search(source, sheet)[1])
+    assert plain == re.search(source, STYLE)[1]
 
 
 def test_a_badge_names_its_source_and_escapes_it():
