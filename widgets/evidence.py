@@ -36,8 +36,6 @@ color:var(--nl-text);font:400 13px/20px var(--nl-ui);font-variant-numeric:tabula
 border:1px solid var(--nl-line);border-radius:2px;height:24px;padding:0 8px;white-space:nowrap}
 .nl .nl-badge svg{fill:none;stroke:currentColor;stroke-width:1.5}
 .nl .nl-source{font:400 12px/16px var(--nl-ui);color:var(--nl-muted);margin-left:4px}
-.jp-RenderedHTML:has(>.nl){padding-right:0}
-.widget-html:has(.nl){margin:0}
 .nl .nl-card{border:1px solid var(--nl-rule);border-radius:2px;padding:12px 16px;overflow-x:auto}
 .nl .nl-card p{margin:0;font:400 13px/20px var(--nl-ui)}
 .nl .nl-card p.t{font-weight:600}.nl .nl-card p.n{color:var(--nl-muted);margin-top:8px}
