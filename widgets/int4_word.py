@@ -100,7 +100,10 @@ class WordUnpack(Playground):
 
     @codes.setter
     def codes(self, codes: Sequence[int]) -> None:
-        found = [operator.index(code) for code in codes]
+        try:
+            found = [operator.index(code) for code in codes]
+        except TypeError:
+            raise traitlets.TraitError(f"codes are {codes!r}, expected {WEIGHTS} whole numbers from -8 to 7") from None
         if len(found) != WEIGHTS or not all(-8 <= code <= 7 for code in found):
             raise traitlets.TraitError(f"codes are {found}, expected {WEIGHTS} from -8 to 7, weight 0 first")
         self.word = packed(found, "linear")

@@ -64,6 +64,8 @@ class FileMap(Playground):
 
     # State ----------------------------------------------------------------------------------------------------------
 
+    _settling = False
+
     @property
     def place(self) -> Place:
         """Level and path as one value."""
@@ -105,8 +107,14 @@ class FileMap(Playground):
     @traitlets.observe("section", "row", "group", "byte", "level")
     def _follow(self, change: Any) -> None:
         """Keep what is deeper inside what was chosen, `step` at the level's part, and a preset only where it holds."""
+        if self._settling:
+            return
         if change["name"] == "section":
-            self._stay_inside()
+            self._settling = True  # row, group and level belong together again only when all three are set
+            try:
+                self._stay_inside()
+            finally:
+                self._settling = False
         chosen = getattr(self, PART[self.level])
         self.step = self._view.names.index(chosen) if self.level == "file" else chosen
         preset = self._presets.get(self.preset)

@@ -367,3 +367,9 @@ def test_the_png_is_the_same_twice_and_every_step_has_the_same_size():
 def test_javascript_tests_read_the_data_of_today():
     """tests/widgets/js/word.json is written by `python -m tests.widgets.word_data`."""
     assert json.loads(DATA_FILE.read_text(encoding="utf-8")) == json.loads(json.dumps(javascript_data()))
+
+
+@pytest.mark.parametrize("codes", ["x", 0, [0.5] * 8])
+def test_codes_that_are_no_whole_numbers_are_refused_in_one_line(codes):
+    with pytest.raises(traitlets.TraitError, match="expected 8 whole numbers from -8 to 7"):
+        WordUnpack().codes = codes

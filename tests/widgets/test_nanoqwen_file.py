@@ -329,3 +329,12 @@ def test_a_view_counts_what_lies_between_sections():
     assert ends[-1] == len(DATA)
     assert sum(group.length for group in view.groups()) == len(DATA)
     assert isinstance(view, FileView)
+
+
+def test_a_vector_chosen_from_deep_inside_a_matrix_is_shown_as_a_section():
+    pg = FileMap(section="model.layers.2.mlp.gate_proj.weight", row=890, group=2, byte=19, level="byte")
+    pg.section = "model.layers.2.self_attn.v_proj.bias"
+    assert (pg.level, pg.row, pg.step) == ("section", 255, 255)
+    assert pg.sentence
+    pg.section = "model.norm.weight"
+    assert (pg.level, pg.row) == ("section", 255)
