@@ -103,7 +103,7 @@ class ModelConfig:
         """Read the fields that `to_dict` wrote; ConfigError names a missing or unknown one."""
         names = {field.name for field in fields(cls)}
         if not isinstance(data, dict) or set(data) != names:
-            found = sorted(data) if isinstance(data, dict) else type(data).__name__
+            found = reprlib.repr(sorted(data)) if isinstance(data, dict) else type(data).__name__
             raise ConfigError(f"config: found the fields {found}, expected {sorted(names)}")
         return cls(**data)
 

@@ -41,6 +41,8 @@ LAYOUTS: dict[str, tuple[int, ...]] = {
 }
 """For each nibble layout: nibble i (bits 4i to 4i + 3) of a word holds weight LAYOUTS[name][i] of its eight."""
 TOKENIZER = "tokenizer"
+SECTIONS_PER_LAYER = 19
+"""7 matrices of two sections each, 2 norms, 3 biases."""
 
 NUMPY_DTYPES: dict[str, np.dtype[Any]] = {
     "INT4": np.dtype("<i4"),
@@ -205,10 +207,12 @@ def parse_header(data: bytes) -> tuple[int, dict[str, Any]]:
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    keys = [key for key, _ in pairs]
-    if len(set(keys)) < len(keys):
-        raise ValueError(f"key {reprlib.repr(max(keys, key=keys.count))} stands twice")
-    return dict(pairs)
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"key {reprlib.repr(key)} stands twice")
+        found[key] = value
+    return found
 
 
 def _check_header(header: dict[str, Any], size: int, header_end: int) -> tuple[ModelConfig, dict[str, Section]]:
@@ -220,7 +224,7 @@ def _check_header(header: dict[str, Any], size: int, header_end: int) -> tuple[M
     entries = header.get("sections")
     if not isinstance(entries, dict):
         raise FileFormatError("sections: missing, expected an object of sections by name")
-    if config.num_layers > len(entries):  # before tensor_shapes lists every one of them
+    if config.num_layers * SECTIONS_PER_LAYER > len(entries):  # before tensor_shapes lists every one of them
         raise FileFormatError(f"config num_layers: found {config.num_layers}, but there are {len(entries)} sections")
     expected = tensor_shapes(config)
     if set(entries) != {*expected, TOKENIZER}:
@@ -246,10 +250,12 @@ def _read_section(name: str, entry: Any) -> Section:
     if not isinstance(entry, dict) or entry.get("dtype") not in tuple(NUMPY_DTYPES):
         raise refuse("dtype", f"one of {', '.join(NUMPY_DTYPES)}")
     shape = entry.get("shape")
-    if not isinstance(shape, list) or not shape or not all(type(n) is int and 0 < n < 1 << 40 for n in shape):
+    if not isinstance(shape, list) or not all(type(n) is int and 0 < n < 1 << 40 for n in shape):
         raise refuse("shape", "a list of whole numbers above 0")
+    if len(shape) not in (1, 2):  # before any product of them
+        raise refuse("shape", "one or two numbers")
     for field in ("offset", "length"):
-        if type(entry.get(field)) is not int or entry[field] < 0:
+        if type(entry.get(field)) is not int or not 0 <= entry[field] < 1 << 63:
             raise refuse(field, "a whole number of bytes")
     if entry["offset"] % ALIGNMENT:
         raise refuse("offset", f"a multiple of {ALIGNMENT}")

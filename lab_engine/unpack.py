@@ -7,6 +7,7 @@ What breaks it: a word in the other nibble layout (the same numbers, in the wron
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 
 import numpy as np
@@ -90,6 +91,10 @@ def trace_unpack(word: int, method: str) -> UnpackTrace:
     """One word of 0 to 0xFFFFFFFF through one method, instruction by instruction; NanoqwenError for another word."""
     from lab_engine.nanoqwen_file import LAYOUTS  # needs xxhash, which a machine that only records may lack
 
+    try:
+        word = operator.index(word)  # a NumPy integer would wrap around below
+    except TypeError:
+        raise NanoqwenError(f"word {word!r}: expected a whole number of 32 bits") from None
     if not 0 <= word <= 0xFFFFFFFF:
         raise NanoqwenError(f"word {word}: expected 32 bits, 0 to 0xFFFFFFFF")
     unpack, registers = _named(method), {"word": np.array([word], np.uint32)}

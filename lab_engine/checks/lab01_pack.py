@@ -118,6 +118,7 @@ CASES = (
     Case("−1 beside 3", (_codes((-1, 3, 0, 0, 0, 0, 0, 0)), "linear"), _SMEAR),
     Case("3 beside −1", (_codes((3, -1, 0, 0, 0, 0, 0, 0)), "linear"), _SMEAR),
     Case("−8 beside 7", (_codes((0, -8, 7, -8, 1, -7, -8, 6)), "value_shuffle"), _PLUS_7),
+    Case("−8 first and last", (_codes((-8, 3, 1, 6, 2, -5, 4, -8)), "linear"), _PLUS_7),
 )
 
 

@@ -85,10 +85,10 @@ def _show(args: Args) -> tuple[Row, ...]:
     return weights_rows(args[0])
 
 
-def _group(largest: float) -> Tensor:
-    """128 different weights within ±0.9 times |largest|, and largest itself at place 5."""
+def _group(largest: float, place: int = 5) -> Tensor:
+    """128 different weights within ±0.9 times |largest|, and largest itself at `place`."""
     group = torch.tensor([((53 * i) % GROUP) / GROUP * 1.8 - 0.9 + 0.003 for i in range(GROUP)]) * abs(largest)
-    group[5] = largest
+    group[place] = largest
     return group
 
 
@@ -110,6 +110,8 @@ _DIVIDE = "The reader computes q × scale: divide by the scale before you round.
 _NO_SCALE = "The reader computes q × scale: return the scale that you divided by."
 _SCALE = "The scale is max |w| / 7, so that the largest weight is code 7 or −7."
 _INFINITE = "fp16 ends at 65504: refuse a scale that is not finite, by a ValueError that names the scale."
+_ENDS = torch.cat([_group(0.25, 0), _group(0.5, GROUP - 1)])[None]
+_LATE_NAN = _normal(2, 256).index_put((torch.tensor([1]), torch.tensor([137])), torch.tensor(torch.nan))
 _WITH_NAN = torch.cat([_group(0.25).index_fill(0, torch.tensor([3]), torch.nan), _group(0.5)])[None]
 _HALF_WAY = torch.tensor([7.0, -6.5, -3.5, 0.5, 1.5, 2.5, 5.5, -0.5] * 16)[None] / 16
 
@@ -118,6 +120,7 @@ CASES = (
     Case("largest weight negative", (_row(-0.4375),), _ABSOLUTE),
     Case("groups 0.4375 and 0.004", (_row(0.4375, 0.004),), _ROW_SCALE),
     Case("three rows of 384", (_normal(3, 384),), "Reshape to (rows, k // 128, 128): each group has its own scale."),
+    Case("the largest first, and last", (_ENDS,), "A group is all of its 128 weights, the first and the last too."),
     Case("a group of zeros", (_row(0.0, 0.25),), "0/0 is NaN: a group whose scale is 0 has codes 0."),
     Case(
         "a group up to ±1e-7",
@@ -134,11 +137,15 @@ CASES = (
     Case("the largest legal weight", (_row(458_528.0, 0.25),), "65504 is the limit of the scale, not of the weight."),
     Case("a weight of 4.6e5", (_row(4.6e5, 0.25),), _INFINITE, ("scale",)),
     Case("a NaN", (_WITH_NAN,), "NaN is not finite either: ask the scale, `isfinite`.", ("scale",)),
-    Case(
-        "k = 192",
-        (_normal(2, 192),),
-        "192 is no whole number of groups: refuse it by a ValueError that names k and 128.",
-        ("192", "128"),
+    Case("a NaN in row 1, group 1", (_LATE_NAN,), "Ask every scale, not the first: `isfinite().all()`.", ("scale",)),
+    *(
+        Case(
+            f"k = {k}",
+            (_normal(2, k),),
+            f"{k} is no whole number of groups: refuse it by a ValueError that names k and 128.",
+            (str(k), "128"),
+        )
+        for k in (192, 100)
     ),
 )
 

@@ -166,6 +166,8 @@ _CUT = "Python's slice is silent about bytes that are not there: compare len(tex
 _OTHER_FILE = "A FileFormatError that names the magic: this may be a file of another kind."
 _VALID_AND_WRONG = "JSON can be valid and wrong: compare the checksum, `xxhash.xxh3_64_intdigest(text)`."
 
+_WHOLE = "All 8 bytes of the checksum count, little-endian."
+
 _PADDED = b"\0" * 11 + b'{"t": 2}'
 _NAMES = json.dumps({"größe": [3, 5], "重み": {"offset": 4096}}, ensure_ascii=False).encode()
 _MIB = 1 << 20
@@ -176,15 +178,23 @@ CASES = (
     Case("names outside ASCII", (_file(_NAMES, _PADDED),), "The length counts bytes: slice bytes, then decode."),
     Case("a header of exactly 1 MiB", (_file(b'{"t": 1}'.ljust(_MIB)),), "1 MiB itself is still legal."),
     Case("one bit of the header changed", (_patched(30, b"0"),), _VALID_AND_WRONG),
+    *(
+        Case(f"byte {at} of the stored checksum changed", (_patched(at, bytes([_file()[at] ^ 0x40])),), _WHOLE)
+        for at in (16, 20, 23)
+    ),
     Case("no bytes", (b"",), _SHORT),
     Case("7 bytes", (_file()[:7],), _SHORT),
     Case("23 bytes", (_file()[:23],), _SHORT),
     Case("cut in the header", (_file()[:29],), _CUT),
     Case("the length is one too many", (_says_length(9, _file()),), _CUT),
     Case("magic NANOQWEM", (_patched(7, b"M"),), _OTHER_FILE),
+    Case("magic XANOQWEN", (_patched(0, b"X"),), _OTHER_FILE),
+    Case("magic nanoqwen", (_patched(0, b"nanoqwen"),), _OTHER_FILE),
     Case("version 0", (_patched(8, b"\0"),), _UNKNOWN),
     Case("version 999", (_patched(8, (999).to_bytes(4, "little")),), _UNKNOWN),
+    Case("version 65537", (_patched(8, (65537).to_bytes(4, "little")),), _UNKNOWN),
     Case("length 0", (_file(b""),), _LIMIT),
+    Case("length 2²⁴ + 8", (_says_length((1 << 24) + 8, _file()),), _LIMIT),
     Case("length 2³² − 1", (_says_length((1 << 32) - 1, _file()),), _LIMIT),
     Case("a header of 1 MiB and a byte", (_file(b'{"t": 1}'.ljust(_MIB + 1)),), _LIMIT),
 )

@@ -80,6 +80,7 @@ CASES = (
     Case("the last row", (61_440, (37, 896), 36), "The last row ends where the section ends."),
     Case("row 21 crosses a page", (12_288, (64, 384), 21), _BY_HAND),
     Case("a wide row", (1_048_576, (3584, 18_944), 1), _BY_HAND),
+    Case("behind 4 GiB", (4_400_001_024, (152_064, 3584), 152_000), "Offsets are larger than 32 bits."),
     Case("as many rows as columns", (20_480, (256, 256), 100), _BY_HAND),
     Case("row = rows", (8192, (64, 384), 64), _RANGE + "there are rows 0 to 63.", ("64",)),
     Case("row −1", (8192, (64, 384), -1), _RANGE + "−1 is the row before: another tensor's bytes.", ("-1",)),

@@ -44,8 +44,10 @@ def _hint(args: Args, expected: list[int], yours: list[int]) -> str:
     everything = list(range(len(sections)))
     start_only = [i for i in everything if xxhash.xxh3_64_intdigest(sections[i][:64]) != checksums[i]]
     zeros = {i for i in everything if not any(sections[i])}
+    elsewhere = [i for i in everything if xxhash.xxh3_64_intdigest(sections[i]) not in checksums]
     by_content = [sections.index(sections[i]) for i in expected]
     return first_true(
+        (0 < len(elsewhere) < len(expected) and yours == elsewhere, _OWN),
         (len(expected) > 1 and yours in (expected[:1], expected[-1:]), "Report all: the loop goes on after a find."),
         (yours == start_only, "All of it: the checksum is that of every byte of a section, not of its beginning."),
         (yours == [i for i in expected if i not in zeros], "Zeros are data: a zeroed section has a checksum too."),
@@ -77,7 +79,7 @@ def _changed(section: bytes, at: int, new: bytes) -> bytes:
 
 
 def _case(name: str, hint: str, damage: dict[int, bytes], intact: list[bytes] | None = None) -> Case:
-    """Four sections, some replaced after their checksum was taken."""
+    """Sections, four if none are given, of which some are replaced after their checksum was taken."""
     intact = intact or [_FIRST, _SECOND, _SHORT, _LAST]
     checksums = [xxhash.xxh3_64_intdigest(section) for section in intact]
     return Case(name, ([damage.get(i, section) for i, section in enumerate(intact)], checksums), hint)
@@ -88,9 +90,14 @@ _OTHER_CHECKSUM = (
     "The checksum is XXH3-64 as an int, `xxhash.xxh3_64_intdigest`. `hexdigest` gives text: text never equals an int. "
     + _ORDER
 )
+_OWN = "Each section with its own checksum: one that stands elsewhere in the list is another section's."
 _COLLECT = "One loop: compare the checksum of each section with its own, collect the index."
 _FIRST, _SECOND, _SHORT, _LAST = (_section(seed, length) for seed, length in enumerate((96, 131, 40, 257)))
 _SAME = [_section(5, 80), _section(6, 80), _section(6, 80), _section(5, 80)]
+
+_FIVE = [_section(seed, 90 + 7 * seed) for seed in range(10, 15)]
+_FLIPPED = (1 << 63, 0, 1, 0, 1 << 32)
+_ALMOST = [xxhash.xxh3_64_intdigest(section) ^ bit for section, bit in zip(_FIVE, _FLIPPED, strict=True)]
 
 CASES = (
     _case(
@@ -117,6 +124,13 @@ CASES = (
         "Report all: the loop goes on after a find.",
         {0: _changed(_FIRST, 50, b"??"), 3: _changed(_LAST, 0, b"\0")},
     ),
+    _case(
+        "two exchanged, a third damaged",
+        _OWN,
+        {1: _FIVE[3], 3: _FIVE[1], 4: _changed(_FIVE[4], 20, b"!")},
+        _FIVE,
+    ),
+    Case("one bit of a checksum", (_FIVE, _ALMOST), "All 64 bits of the checksum count."),
     _case("the same damage twice", _COLLECT, {1: _changed(_SAME[1], 9, b"!"), 2: _changed(_SAME[2], 9, b"!")}, _SAME),
 )
 

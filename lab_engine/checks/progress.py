@@ -92,11 +92,19 @@ def record(lab: str, exercise: str) -> None:
 
 
 def reset() -> None:
-    """Forget everything. NanoqwenError if the file can't be removed."""
+    """Forget everything. NanoqwenError if the file can't be removed, or is no progress file: then it is another's."""
     try:
-        path().unlink(missing_ok=True)
+        file = path()
+    except RuntimeError as error:  # a user without a home folder
+        raise NanoqwenError(f"progress file: {error}; set NANOQWEN_PROGRESS to a path") from None
+    if not file.exists() and not file.is_symlink():
+        return
+    if not file.is_file() or _read()[1]:
+        raise NanoqwenError(f"progress file {file} can't be removed: it is no record of passed exercises")
+    try:
+        file.unlink(missing_ok=True)
     except OSError as error:
-        raise NanoqwenError(f"progress file {path()} can't be removed: {error.strerror}") from None
+        raise NanoqwenError(f"progress file {file} can't be removed: {error.strerror}") from None
 
 
 def _read() -> tuple[dict[str, list[str]], str | None]:
@@ -126,6 +134,8 @@ def _broken(file: Path, why: str) -> str:
 def _write(done: dict[str, list[str]]) -> None:
     """Through a temporary file and a rename, so that a half-written file never has the final name."""
     file = path()
+    if file.exists() and not file.is_file():
+        raise FileExistsError(f"{file} is no regular file")
     file.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=file.name, suffix=".tmp")
     try:

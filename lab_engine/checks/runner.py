@@ -118,7 +118,7 @@ def _judge_refusal(case: Case, function: Callable[..., Any], outcome: Outcome) -
         return Mismatch(f"returned {describe(outcome.value)}; expected a ValueError that names {wanted}")
     if not isinstance(outcome.error, ValueError):
         return Mismatch(f"{_describe_error(outcome.error, function)}; expected a ValueError that names {wanted}")
-    missing = [name for name in case.refuses if name not in error_text(outcome.error)]
+    missing = [name for name in case.refuses if name.lower() not in error_text(outcome.error).lower()]
     if missing:
         return Mismatch(f"the ValueError says `{_first_line(outcome.error)}`; it does not name {' and '.join(missing)}")
     return None

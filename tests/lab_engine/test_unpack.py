@@ -147,3 +147,13 @@ def test_a_word_that_is_no_32_bits_is_refused(word):
 def test_an_unknown_method_is_refused_with_the_known_ones():
     with pytest.raises(NanoqwenError, match=f"'magic': expected one of {', '.join(METHODS)}$"):
         unpack_all(np.zeros(1, np.uint32), "magic")
+
+
+def test_a_numpy_word_gives_the_same_codes():
+    assert trace_unpack(np.uint32(0x12345678), "prmt").codes == trace_unpack(0x12345678, "prmt").codes
+
+
+@pytest.mark.parametrize("word", [1.0, "1", None])
+def test_a_word_that_is_no_whole_number_is_refused(word):
+    with pytest.raises(NanoqwenError, match="expected a whole number of 32 bits"):
+        trace_unpack(word, "lop3")

@@ -101,6 +101,12 @@ def drawn_from_itself(png):
     return LiveTable(table, "").png() if table else chart_png(chart) if chart else None
 
 
+def headings(png):
+    """What a picture of measured numbers says besides them: its title and its columns; None for any other picture."""
+    table, chart = table_in(png), chart_in(png)
+    return (table.title, table.columns) if table else chart.words.title if chart else None
+
+
 @pytest.fixture(scope="module", params=NOTEBOOKS, ids=lambda path: path.stem)
 def both(request):
     """A notebook as it is stored, and as a CPU without vector instructions runs it, watched."""
@@ -177,8 +183,18 @@ def test_every_stored_picture_is_the_one_that_its_cell_draws(both):
     drawn = dict(pictures(fresh))
     assert [cell_id for cell_id, _ in pictures(stored)] == [cell_id for cell_id, _ in pictures(fresh)]
     for cell_id, png in pictures(stored):
-        again = drawn_from_itself(png) or drawn[cell_id]
+        measured = drawn_from_itself(drawn[cell_id]) is not None
+        assert headings(png) == headings(drawn[cell_id]), f"cell {cell_id}"
+        again = drawn_from_itself(png) if measured else drawn[cell_id]
         assert differing_pixels(png, again) <= PIXELS, f"cell {cell_id}"
+
+
+def test_a_table_in_place_of_another_picture_has_other_headings():
+    png = next(png for path in NOTEBOOKS for _, png in pictures(read(path)) if not drawn_from_itself(png))
+    table = table_in(next(png for path in NOTEBOOKS for _, png in pictures(read(path)) if table_in(png)))
+    other = LiveTable(type(table)("WRONG", table.columns, table.rows), "").png()
+    assert headings(png) is None
+    assert headings(other) not in (None, headings(LiveTable(table, "").png()))
 
 
 def test_a_changed_digit_in_a_picture_is_seen():

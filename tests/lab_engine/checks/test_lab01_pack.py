@@ -184,3 +184,11 @@ def test_an_error_with_several_rows_gets_the_hint_about_rows():
         "three rows of 24 (linear)",
         "Row by row, eight codes a word: (rows, k // 8).",
     )
+
+
+def test_a_fault_at_the_top_nibble_of_minus_8_is_seen(failing_cases):
+    def one_too_many_at_the_top(q, layout):
+        last = q.reshape(len(q), -1, 8)[..., 7] == -8
+        return torch.where(last, pack_words(q, layout) | 1 << 28, pack_words(q, layout))
+
+    assert failing_cases(PACK, one_too_many_at_the_top) == {"−8 first and last"}

@@ -104,7 +104,55 @@ def asserts_the_scale(weight):
     return quantize_rows(weight)
 
 
+def without_the_place(place):
+    """The scale does not see one weight of each group."""
+
+    def scale_of(groups):
+        return torch.cat([groups[..., :place], groups[..., place + 1 :]], dim=-1).abs().amax(-1)
+
+    return quantize_with(scale_of=scale_of)
+
+
+def only_where(chosen):
+    """Refuses a scale that is not finite only among the chosen ones."""
+
+    def quantize(weight):
+        if weight.shape[1] % 128 == 0:
+            scales = (weight.abs().reshape(len(weight), -1, 128).amax(-1) / 7).half()
+            if not chosen(scales).isfinite().all():
+                raise ValueError("a scale is not finite")
+        return quantize_with(check_scale=False)(weight)
+
+    return quantize
+
+
+def only_this_k(wrong_k):
+    def quantize(weight):
+        if wrong_k(weight.shape[1]):
+            raise ValueError(f"k = {weight.shape[1]} is not divisible by 128")
+        return quantize_with(check_k=False)(weight)
+
+    return quantize
+
+
+def speaks_of_a_scale(weight):
+    if weight.shape[1] % 128:
+        raise ValueError(f"K = {weight.shape[1]}: 128")
+    if not (weight.abs().amax() / 7).half().isfinite():
+        raise ValueError("Scale too large")
+    return quantize_rows(weight)
+
+
+NOT_FINITE = {"a weight of 4.6e5", "a NaN", "a NaN in row 1, group 1"}
+LATE = {"a NaN in row 1, group 1"}
 WRONG_QUANTIZE = {
+    "blind for the first": (without_the_place(0), "A group is all of its 128 weights", None),
+    "blind for the last": (without_the_place(127), "A group is all of its 128 weights", None),
+    "asks the first scale": (only_where(lambda s: s[0, 0]), "Ask every scale", LATE),
+    "asks the first row": (only_where(lambda s: s[0]), "Ask every scale", LATE),
+    "asks the first group": (only_where(lambda s: s[:, 0]), "Ask every scale", LATE),
+    "refuses only 192": (only_this_k(lambda k: k == 192), "names k and 128", {"k = 100"}),
+    "refuses only k over 128": (only_this_k(lambda k: k > 128 and k % 128), "names k and 128", {"k = 100"}),
     "max without abs": (quantize_with(scale_of=lambda g: g.amax(-1)), "−0.4375 sets the scale too", None),
     "a scale a row": (quantize_with(scale_of=a_scale_a_row), "The second group became all 0", None),
     "a scale a row, stored once": (one_scale_a_row_stored_once, "The second group became all 0", None),
@@ -120,12 +168,12 @@ WRONG_QUANTIZE = {
     "no check of the scale": (
         quantize_with(check_scale=False),
         "fp16 ends at 65504",
-        {"a weight of 4.6e5", "a NaN"},
+        NOT_FINITE,
     ),
-    "no check of k": (quantize_with(check_k=False), "a ValueError that names k and 128", {"k = 192"}),
-    "check without a name": (refuses_without_a_name, "names k and 128", {"k = 192"}),
-    "an assertion": (asserts_the_scale, "fp16 ends at 65504", {"a weight of 4.6e5", "a NaN"}),
-    "NaN not refused": (only_inf_is_refused, "NaN is not finite either", {"a NaN"}),
+    "no check of k": (quantize_with(check_k=False), "a ValueError that names k and 128", {"k = 192", "k = 100"}),
+    "check without a name": (refuses_without_a_name, "names k and 128", {"k = 192", "k = 100"}),
+    "an assertion": (asserts_the_scale, "fp16 ends at 65504", NOT_FINITE),
+    "NaN not refused": (only_inf_is_refused, "NaN is not finite either", NOT_FINITE - {"a weight of 4.6e5"}),
     "limits the weight": (
         the_weight_itself_is_limited,
         "the limit of the scale, not of the weight",
@@ -230,7 +278,14 @@ def with_scales_rounded(up, nearest_zeros=True):
     return quantize
 
 
-RIGHT_QUANTIZE = [quantize_rows, quantize_with(), quantize_with(rounding=half_up), in_numpy, group_by_group]
+RIGHT_QUANTIZE = [
+    quantize_rows,
+    quantize_with(),
+    quantize_with(rounding=half_up),
+    in_numpy,
+    group_by_group,
+    speaks_of_a_scale,
+]
 RIGHT_QUANTIZE += [with_scales_rounded(up=True), with_scales_rounded(up=False)]
 
 

@@ -142,3 +142,16 @@ def test_row_bytes_gives_the_known_bytes_and_those_of_a_real_file():
 )
 def test_a_place_of_another_form_is_refused_in_words(wrong, message):
     assert ROWS.check(wrong).message == message
+
+
+def test_arithmetic_in_32_bits_fails_behind_4_gib(failing_cases):
+    def in_float32(offset, shape, row):
+        start, stop = row_bytes(offset, shape, row)
+        return int(np.float32(start)), int(np.float32(stop))
+
+    def in_int32(offset, shape, row):
+        start, stop = row_bytes(offset, shape, row)
+        return start & 0xFFFFFFFF, stop & 0xFFFFFFFF
+
+    assert failing_cases(ROWS, in_int32) == {"behind 4 GiB"}
+    assert "behind 4 GiB" in failing_cases(ROWS, in_float32)

@@ -44,9 +44,22 @@ def zeros_are_damage(sections, checksums):
     return sorted({*damaged_sections(sections, checksums), *(i for i, s in enumerate(sections) if not any(s))})
 
 
-TWO = {"two damaged", "the same damage twice"}
+TWO = {"two damaged", "the same damage twice", "two exchanged, a third damaged", "one bit of a checksum"}
+FIVE = {"two exchanged, a third damaged", "one bit of a checksum"}
 DAMAGED = names(SECTIONS) - {"nothing is damaged", "a section of zeros as written"}
 WRONG_SECTIONS = {
+    "any checksum of the list": (
+        lambda sections, sums: [i for i, s in enumerate(sections) if xxhash.xxh3_64_intdigest(s) not in sums],
+        "Each section with its own checksum",
+        {"two exchanged, a third damaged"},
+    ),
+    "the first four": (lambda *a: [i for i in damaged_sections(*a) if i < 4], "", {*FIVE}),
+    "two at most": (lambda *a: damaged_sections(*a)[:2], "", {*FIVE}),
+    "the low byte": (
+        lambda sections, sums: [i for i, s in enumerate(sections) if (xxhash.xxh3_64_intdigest(s) ^ sums[i]) & 0xFF],
+        "All 64 bits",
+        {"one bit of a checksum"},
+    ),
     "stops at the first": (stops_at_the_first, "Report all", TWO),
     "keeps the last": (keeps_the_last, "Report all", TWO),
     "sum of bytes": (sections_with(sum), "Order matters", None),

@@ -109,6 +109,29 @@ def test_reset_forgets_everything_and_may_be_called_twice(progress_file):
     assert done() == {}
 
 
+@pytest.mark.parametrize("content", [b"NANOQWEN\1", b'{"name": "a model"}', b""])
+def test_reset_leaves_a_file_that_is_no_record_of_exercises(progress_file, content):
+    progress_file.parent.mkdir(parents=True, exist_ok=True)
+    progress_file.write_bytes(content)
+    with pytest.raises(NanoqwenError, match="can't be removed: it is no record of passed exercises"):
+        progress.reset()
+    assert progress_file.read_bytes() == content
+
+
+def test_neither_reset_nor_a_pass_replaces_what_is_no_regular_file(progress_file):
+    progress_file.mkdir(parents=True)
+    with pytest.raises(NanoqwenError, match="can't be removed: it is no record of passed exercises"):
+        progress.reset()
+    progress.record("00_tour", "greedy")
+    assert progress_file.is_dir()
+
+
+def test_a_user_whose_home_is_unknown_is_told_so_in_one_line(monkeypatch):
+    monkeypatch.setenv("NANOQWEN_PROGRESS", "~nosuchuser/x")
+    with pytest.raises(NanoqwenError, match="set NANOQWEN_PROGRESS to a path"):
+        progress.reset()
+
+
 def test_without_the_variable_the_file_lies_in_the_users_data_folder(monkeypatch, tmp_path):
     monkeypatch.delenv("NANOQWEN_PROGRESS")
     monkeypatch.setattr(sys, "platform", "linux")
