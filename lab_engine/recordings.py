@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -78,6 +79,8 @@ def load_recording(name: str) -> Recording:
     Raises RecordingError for a file that is not JSON, has a missing, unknown or empty field, or was made with other
     sources than the project has now; NanoqwenError where there is none of this name.
     """
+    if not re.fullmatch(r"[a-z0-9_]+", name):
+        raise RecordingError(f"recording {name!r}: expected a name of small letters, digits and _")
     path = data_path(f"h200/{name}.json")
     return parse_recording(path.read_text(encoding="utf-8"), path)
 
@@ -86,7 +89,7 @@ def parse_recording(text: str, path: Path) -> Recording:
     """Check the text of a recording, as load_recording does; path: where it lies or will lie."""
     try:
         content = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RecordingError(f"{path}: not JSON ({error})") from None
     _check_fields(content, _RECORDING, str(path))
     if content["name"] != path.stem:

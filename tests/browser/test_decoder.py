@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.browser.shell import sentence
 from tests.widgets.desk_trace import made_up_desk
 from tools.static_page import NARROW, WIDE
 from widgets import BugDesk
@@ -10,10 +11,6 @@ from widgets import BugDesk
 @pytest.fixture(scope="module")
 def desk():
     return BugDesk(made_up_desk())
-
-
-def sentence(page):
-    return page.locator(".nl-state").inner_text()
 
 
 def shell_height(page):

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.browser.lab_page import open_notebook, run_all, run_code, write_notebook
+from tests.browser.shell import outside_the_shell, sentence
 from tools.static_page import NARROW, WIDE
 from widgets import OneGroup
 
@@ -12,10 +13,6 @@ STEPS = (0, 5, 40, 79, 100)
 @pytest.fixture(scope="module")
 def group():
     return OneGroup()
-
-
-def sentence(page):
-    return page.locator(".nl-state").inner_text()
 
 
 def state(page, name):
@@ -241,14 +238,7 @@ def test_no_text_leaves_the_shell(show, group, width):
     page = show(group, width=width)
     for name in group.presets:
         page.evaluate(f"model.set({{preset: '{name}', step: 5, weight: 127}})")
-        outside = page.evaluate("""() => {
-            const box = document.querySelector('.nl-shell').getBoundingClientRect();
-            return [...document.querySelectorAll('.nl-shell *')].filter((element) => {
-                const own = element.getBoundingClientRect();
-                return own.width && (own.left < box.left - 1 || own.right > box.right + 1);
-            }).map((element) => element.outerHTML.slice(0, 80));
-        }""")
-        assert not outside, name
+        assert not outside_the_shell(page), name
 
 
 def test_in_jupyterlab_a_drag_moves_python_s_state_and_selects_no_text(page, jupyter_lab):

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.browser.lab_page import open_notebook, run_all, run_code, write_notebook
+from tests.browser.shell import sentence
 from tools.static_page import NARROW, WIDE
 from widgets import WordUnpack
 
@@ -10,10 +11,6 @@ from widgets import WordUnpack
 @pytest.fixture(scope="module")
 def word():
     return WordUnpack()
-
-
-def sentence(page):
-    return page.locator(".nl-state").inner_text()
 
 
 def shows(page, text):

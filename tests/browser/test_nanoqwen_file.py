@@ -3,6 +3,7 @@
 import pytest
 
 from tests.browser.lab_page import open_notebook, run_all, run_code, write_notebook
+from tests.browser.shell import outside_the_shell, sentence
 from tools.static_page import NARROW, WIDE
 from widgets import FileMap
 
@@ -21,10 +22,6 @@ PLACES = [
 @pytest.fixture(scope="module")
 def file_map():
     return FileMap()
-
-
-def sentence(page):
-    return page.locator(".nl-state").inner_text()
 
 
 def state(page, *names):
@@ -62,14 +59,7 @@ def test_no_text_leaves_the_shell(show, file_map, width):
     page = show(file_map, width=width)
     for place in PLACES:
         go(page, place)
-        outside = page.evaluate("""() => {
-            const box = document.querySelector('.nl-shell').getBoundingClientRect();
-            return [...document.querySelectorAll('.nl-shell *')].filter((element) => {
-                const own = element.getBoundingClientRect();
-                return own.width && (own.left < box.left - 1 || own.right > box.right + 1);
-            }).map((element) => element.outerHTML.slice(0, 80));
-        }""")
-        assert not outside, place
+        assert not outside_the_shell(page), place
 
 
 def test_keys_zoom_in_step_and_zoom_out(show, file_map):

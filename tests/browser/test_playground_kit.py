@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.browser.shell import outside_the_shell, sentence
 from tests.widgets.traces import made_up_trace
 from tools.static_page import NARROW, WIDE
 from widgets import Tour
@@ -12,10 +13,6 @@ LAST = 49
 @pytest.fixture(scope="module")
 def tour():
     return Tour(made_up_trace())
-
-
-def sentence(page):
-    return page.locator(".nl-state").inner_text()
 
 
 def step(page):
@@ -66,14 +63,7 @@ def test_nothing_jumps_in_height_over_all_steps_and_presets(show, tour, width):
 @pytest.mark.parametrize("width", [WIDE, NARROW])
 def test_no_text_leaves_the_shell(show, tour, width):
     page = show(tour, width=width)
-    outside = page.evaluate("""() => {
-        const box = document.querySelector('.nl-shell').getBoundingClientRect();
-        return [...document.querySelectorAll('.nl-shell *')].filter((element) => {
-            const own = element.getBoundingClientRect();
-            return own.width && (own.left < box.left - 1 || own.right > box.right + 1);
-        }).map((element) => element.outerHTML.slice(0, 80));
-    }""")
-    assert not outside
+    assert not outside_the_shell(page)
 
 
 def test_the_mouse_reaches_presets_stepper_scrubber_and_slots(show, tour):

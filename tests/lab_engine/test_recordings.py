@@ -13,6 +13,7 @@ from lab_engine import data_path, ptx
 from lab_engine.errors import NanoqwenError, RecordingError
 from lab_engine.recordings import Provenance, Recording, load_recording, parse_recording, source_hash
 from lab_engine.unpack import COMPILED, every_half_word, unpack_all
+from tools.record_h200 import RECORDERS
 
 CUH = "lab_engine/kernels/unpack.cuh"
 PATH = Path("data/h200/example.json")
@@ -128,7 +129,6 @@ def test_every_shipped_recording_is_complete_and_as_new_as_its_sources(name):
     assert "H200" in load_recording(name).provenance.device
 
 
-@pytest.mark.skipif("unpack" not in FILES, reason="data/h200/unpack.json has not been recorded yet")
 def test_the_gpu_gave_what_the_emulator_gives():
     data = load_recording("unpack").data
     assert set(data["methods"]) == set(COMPILED)
@@ -141,3 +141,20 @@ def test_the_gpu_gave_what_the_emulator_gives():
         line = f"prmt.b32 d, {recorded['a']}, {recorded['b']}, s;"
         bits = ptx.run(ptx.parse(line), {"s": selectors})["d"]
         assert hashlib.sha256(bits.tobytes()).hexdigest() == recorded["sha256"]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_recording_names_all_that_its_recorder_measures(name):
+    """Else one of them could change unnoticed."""
+    assert set(load_recording(name).provenance.sources) == set(RECORDERS[name].sources)
+
+
+@pytest.mark.parametrize("name", ["../h200/unpack", "", "/etc/passwd", "a" * 9 + "."])
+def test_a_name_that_leads_elsewhere_is_refused(name):
+    with pytest.raises(RecordingError, match="expected a name of small letters"):
+        load_recording(name)
+
+
+def test_json_that_is_nested_without_end_is_refused():
+    with pytest.raises(RecordingError, match="not JSON"):
+        parse_recording("[" * 100_000, PATH)

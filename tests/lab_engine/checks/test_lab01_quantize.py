@@ -7,50 +7,12 @@ from lab_engine.checks import Row
 from lab_engine.checks.lab01_quantize import EXERCISE as QUANTIZE
 from lab_engine.checks.lab01_quantize import quantize_rows
 from tests.lab_engine.checks.answers import names
+from tests.lab_engine.checks.quantizers import a_scale_a_row, one_scale_a_row_stored_once, quantizer
 
 
-def quantize_with(
-    *,
-    largest=7,
-    limit=7,
-    rounding=torch.round,
-    scale_of=None,
-    divide=True,
-    guard=True,
-    check_k=True,
-    check_scale=True,
-    cast=True,
-):
-    """A quantize_rows that does one thing differently."""
-
-    def quantize(weight):
-        rows, k = weight.shape
-        if check_k and k % 128:
-            raise ValueError(f"K = {k} is not divisible by 128")
-        groups = weight.reshape(rows, -1, 128)
-        top = scale_of(groups) if scale_of else groups.abs().amax(-1)
-        scales = (top / largest).half()
-        if check_scale and not scales.isfinite().all():
-            raise ValueError("scale over 65504")
-        step = scales.float() if cast else top / largest
-        codes = groups / step[..., None] if divide else groups
-        if guard:
-            codes = torch.where(scales[..., None] == 0, torch.zeros_like(codes), codes)
-        codes = rounding(codes)
-        if limit:
-            codes = codes.clamp(-limit, limit)
-        return codes.to(torch.int32).to(torch.int8).reshape(rows, k), scales
-
-    return quantize
-
-
-def a_scale_a_row(groups):
-    return groups.abs().amax((-1, -2))[:, None].expand(groups.shape[:2])
-
-
-def one_scale_a_row_stored_once(weight):
-    scales = (weight.abs().amax(1, keepdim=True) / 7).half()
-    return (weight / scales.float()).nan_to_num(0).round().clamp(-7, 7).to(torch.int8), scales
+def quantize_with(largest=7, *, limit=7, **changes):
+    """A quantize_rows that does one thing differently; limit None: it does not clip."""
+    return quantizer(128, largest, limit=limit or 7, clip=limit is not None, **changes)
 
 
 def epsilon_in_the_scale(weight):
@@ -155,7 +117,7 @@ WRONG_QUANTIZE = {
     "refuses only k over 128": (only_this_k(lambda k: k > 128 and k % 128), "names k and 128", {"k = 100"}),
     "max without abs": (quantize_with(scale_of=lambda g: g.amax(-1)), "−0.4375 sets the scale too", None),
     "a scale a row": (quantize_with(scale_of=a_scale_a_row), "The second group became all 0", None),
-    "a scale a row, stored once": (one_scale_a_row_stored_once, "The second group became all 0", None),
+    "a scale a row, stored once": (one_scale_a_row_stored_once(7), "The second group became all 0", None),
     "max/8, clipped to ±7": (quantize_with(largest=8), "The largest weight must be a level", None),
     "max/8, clipped to ±8": (quantize_with(largest=8, limit=8), "The largest weight must be a level", None),
     "max/8, not clipped": (quantize_with(largest=8, limit=None), "The largest weight must be a level", None),

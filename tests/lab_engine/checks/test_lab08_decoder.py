@@ -6,6 +6,7 @@ from lab_engine.checks import exercises
 from lab_engine.checks.lab08_int8 import quantize_int8
 from lab_engine.checks.lab08_top_p import top_p_probs
 from lab_engine.checks.lab08_visible import visible_tokens
+from tests.lab_engine.checks.quantizers import a_scale_a_row, one_scale_a_row_stored_once, quantizer
 
 INT8, TOP_P, VISIBLE = exercises("08_decoder").values()
 
@@ -13,46 +14,10 @@ INT8, TOP_P, VISIBLE = exercises("08_decoder").values()
 # --- quantize_int8 ---
 
 
-def int8_with(
-    *,
-    largest=127,
-    limit=127,
-    group=64,
-    rounding=torch.round,
-    scale_of=None,
-    divide=True,
-    guard=True,
-    check=True,
-    cast=True,
-):
-    """A quantize_int8 that does one thing differently."""
-
-    def quantize(weight):
-        rows, k = weight.shape
-        if check and k % group:
-            raise ValueError(f"K = {k} is not divisible by {group}")
-        groups = weight.reshape(rows, -1, group)
-        top = scale_of(groups) if scale_of else groups.abs().amax(-1)
-        scales = (top / largest).half()
-        step = scales.float() if cast else top / largest
-        codes = groups / step[..., None] if divide else groups
-        if guard:
-            codes = torch.where(step[..., None] == 0, torch.zeros_like(codes), codes)
-        codes = rounding(codes)
-        if limit:
-            codes = codes.clamp(-limit, limit)
-        return codes.to(torch.int32).to(torch.int8).reshape(rows, k), scales
-
-    return quantize
-
-
-def a_scale_a_row(groups):
-    return groups.abs().amax((-1, -2))[:, None].expand(groups.shape[:2])
-
-
-def one_scale_a_row_stored_once(weight):
-    scales = (weight.abs().amax(1, keepdim=True) / 127).half()
-    return (weight / scales.float()).nan_to_num(0).round().clamp(-127, 127).to(torch.int8), scales
+def int8_with(largest=127, *, limit=127, group=64, check=True, **changes):
+    """A quantize_int8 that does one thing differently; limit None: it does not clip."""
+    changes |= {"limit": limit or 127, "clip": limit is not None, "check_k": check, "check_scale": False}
+    return quantizer(group, largest, **changes)
 
 
 def scale_of_one(weight):
@@ -85,7 +50,7 @@ WRONG_INT8 = {
     "max/128 without clip": (int8_with(largest=128, limit=None), "The sign flipped", None),
     "max/128, clipped": (int8_with(largest=128), "The scale is max |w| / 127", None),
     "a scale a row": (int8_with(scale_of=a_scale_a_row), "Group 2 became 0", None),
-    "a scale a row, stored once": (one_scale_a_row_stored_once, "Group 2 became 0", None),
+    "a scale a row, stored once": (one_scale_a_row_stored_once(127), "Group 2 became 0", None),
     "group 128": (int8_with(group=128), "The group is 64 weights", None),
     "group 128, unchecked": (int8_with(group=128, check=False), "The group is 64 weights", None),
     "clipped to ±7": (int8_with(limit=7), "8 bits now", ALL_INT8 - {"k = 96"}),
