@@ -162,9 +162,9 @@ class Decoder:
     def _run(self, token_ids: list[int]) -> Tensor:
         ops, eps, count = self.backend, self.config.rms_norm_eps, len(token_ids)
         start = self.sequence.length
-        self.cache.grow(self.sequence, count)
+        self.cache.append(self.sequence, count)
         slots = self.cache.slots(self.sequence, start, count)
-        page_table = torch.tensor(self.sequence.page_table, device=self.backend.device)
+        page_table = self.sequence.page_table.tensor().to(self.backend.device)
         cos, sin = (table[start : start + count, None] for table in (self._cos, self._sin))
 
         x = ops.embed(self.weights.embed, torch.tensor(token_ids, device=self.backend.device))

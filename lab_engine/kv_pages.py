@@ -10,10 +10,15 @@ memory: nothing may read them (tests fill them with NaN).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import collections.abc
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import overload
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from lab_engine.config import ModelConfig
@@ -31,52 +36,84 @@ def pages_for(num_tokens: int) -> int:
     return -(-num_tokens // PAGE_SLOTS)
 
 
-class PagePool:
-    """Hands out page ids and counts their owners. free + used == num_pages, always."""
+def element_address(
+    plane: int, num_pages: int, page_id: int, slot: int, dim: int, head_dim: int, element_bytes: int = 2
+) -> int:
+    """Where an element lies: its first byte, counted from the beginning of a pool of num_pages pages.
 
-    def __init__(self, num_pages: int, free_order: Iterable[int] | None = None) -> None:
-        """A pool of ids 0 … num_pages - 1, handed out in free_order (default ascending)."""
+    plane = (layer * 2 + (0 for K, 1 for V)) * num_kv_heads + kv_head. NanoqwenError for what lies outside its range.
+
+    >>> element_address(0, 16, 12, 7, 0, 128)
+    50944
+    """
+    for name, value, end in (("page id", page_id, num_pages), ("slot", slot, PAGE_SLOTS), ("dim", dim, head_dim)):
+        if not 0 <= value < end:
+            raise NanoqwenError(f"{name}: found {value}, expected 0 to {end - 1}")
+    if plane < 0:
+        raise NanoqwenError(f"plane: found {plane}, expected 0 or more")
+    return (((plane * num_pages + page_id) * PAGE_SLOTS + slot) * head_dim + dim) * element_bytes
+
+
+class PagePool:
+    """Hands out page ids and counts who holds them. free + used == num_pages, always."""
+
+    def __init__(self, num_pages: int, free_order: Iterable[int] | None = None, bytes_per_id: int = 0) -> None:
+        """A pool of ids 0 … num_pages - 1, handed out in free_order (default ascending).
+
+        bytes_per_id: memory that one id names, in all planes together; 0 where no memory stands behind the ids.
+        """
         self.num_pages = _checked_count(num_pages)
+        self.bytes_per_id = bytes_per_id
         order = list(range(num_pages) if free_order is None else free_order)
         if sorted(order) != list(range(num_pages)):
             raise NanoqwenError(f"free_order: expected each id from 0 to {num_pages - 1} once, found {order[:20]}")
         self._free = order[::-1]
-        self._owners = [0] * num_pages
+        self._ref_counts = [0] * num_pages
 
     @property
     def num_free(self) -> int:
-        """Ids that nobody owns."""
+        """Ids that nobody holds."""
         return len(self._free)
 
     @property
     def num_used(self) -> int:
-        """Ids with at least one owner."""
+        """Ids that somebody holds."""
         return self.num_pages - len(self._free)
 
-    def owners(self, page_id: int) -> int:
-        """How many sequences hold this id."""
-        return self._owners[self._checked(page_id)]
+    @property
+    def num_bytes(self) -> int:
+        """Memory of the whole pool."""
+        return self.num_pages * self.bytes_per_id
+
+    @property
+    def free_ids(self) -> tuple[int, ...]:
+        """The free list: the id that the next `take` returns stands first."""
+        return tuple(self._free[::-1])
+
+    def ref_count(self, page_id: int) -> int:
+        """How many tables hold this id; 0 means free."""
+        return self._ref_counts[self._checked(page_id)]
 
     def take(self) -> int:
-        """The next free id, now with one owner; OutOfPages where none is left."""
+        """The next free id, now held once; OutOfPages where none is left."""
         if not self._free:
             raise OutOfPages(f"page pool: all {self.num_pages} pages are in use; end a sequence or make a larger pool")
         page_id = self._free.pop()
-        self._owners[page_id] = 1
+        self._ref_counts[page_id] = 1
         return page_id
 
     def share(self, page_id: int) -> None:
-        """Give an id that is in use one more owner."""
-        if not self.owners(page_id):
+        """Count one more holder of an id that is in use."""
+        if not self.ref_count(page_id):
             raise NanoqwenError(f"page id {page_id}: is free, so it cannot be shared")
-        self._owners[page_id] += 1
+        self._ref_counts[page_id] += 1
 
     def release(self, page_id: int) -> None:
-        """Take one owner away; the last one returns the id to the free list. A free id is refused (double free)."""
-        if not self.owners(page_id):
+        """Count one holder less; the last one returns the id to the free list. A free id is refused (double free)."""
+        if not self.ref_count(page_id):
             raise NanoqwenError(f"page id {page_id}: is free already (double free)")
-        self._owners[page_id] -= 1
-        if not self._owners[page_id]:
+        self._ref_counts[page_id] -= 1
+        if not self._ref_counts[page_id]:
             self._free.append(page_id)
 
     def _checked(self, page_id: int) -> int:
@@ -85,11 +122,80 @@ class PagePool:
         return page_id
 
 
-@dataclass
+class PageTable(collections.abc.Sequence[int]):
+    """Logical page -> page id: int32 numbers in one array with room to spare, so that `append` takes constant time.
+
+    Reads as a list of ints does and equals one. A kernel takes `tensor()` as it is.
+    """
+
+    __hash__ = None  # type: ignore[assignment]  # it changes
+
+    def __init__(self, page_ids: Iterable[int] = ()) -> None:
+        """A table of its own with these ids; who holds them is counted by the pool, not here."""
+        ids = np.array(list(page_ids), dtype=np.int32)
+        self._count = len(ids)
+        self._ids: NDArray[np.int32] = ids
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, page: int) -> int: ...
+    @overload
+    def __getitem__(self, page: slice) -> list[int]: ...
+    def __getitem__(self, page: int | slice) -> int | list[int]:
+        """The id of a logical page, or a list of ids; IndexError and negative numbers as in a list."""
+        if isinstance(page, slice):
+            ids: list[int] = self.array[page].tolist()
+            return ids
+        return self._ids.item(self._place(page))
+
+    def __setitem__(self, page: int, page_id: int) -> None:
+        self._ids[self._place(page)] = page_id
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.array.tolist())
+
+    def __eq__(self, other: object) -> bool:
+        return list(self) == list(other) if isinstance(other, collections.abc.Sequence) else NotImplemented
+
+    def __repr__(self) -> str:
+        return f"PageTable({list(self)})"
+
+    @property
+    def array(self) -> NDArray[np.int32]:
+        """The ids, int32 (pages,), not copied."""
+        return self._ids[: self._count]
+
+    def tensor(self) -> Tensor:
+        """The ids, int32 (pages,), not copied: later changes of these pages show, later pages do not."""
+        return torch.from_numpy(self.array)
+
+    def append(self, page_id: int) -> None:
+        """One more logical page; a full array moves into one of twice its length."""
+        if self._count == len(self._ids):
+            self._ids = np.concatenate([self._ids, np.empty(max(8, self._count), dtype=np.int32)])
+        self._ids[self._count] = page_id
+        self._count += 1
+
+    def truncate(self, num_pages: int) -> list[int]:
+        """Keep the first num_pages pages; returns the ids of the others."""
+        cut = self[num_pages:]
+        self._count = min(self._count, num_pages)
+        return cut
+
+    def _place(self, page: int) -> int:
+        place = page + self._count if page < 0 else page
+        if not 0 <= place < self._count:
+            raise IndexError(f"logical page {page}: the table has {self._count} pages")
+        return place
+
+
+@dataclass(eq=False)
 class Sequence:
     """The page table of one sequence and its length in tokens; made by KVCache.new_sequence."""
 
-    page_table: list[int] = field(default_factory=list)
+    page_table: PageTable = field(default_factory=PageTable)
     length: int = 0
     freed: bool = False
 
@@ -105,7 +211,7 @@ class KVCache:
     """The pool tensor and its bookkeeping; any number of sequences share it.
 
     data: dtype (num_layers, 2, num_kv_heads, num_pages, 16, head_dim), index 0 of the second is K, 1 is V.
-    Its memory is undefined until a token is written.
+    Its memory is undefined until a token is written. Device "meta" keeps the books and holds no memory.
     """
 
     def __init__(
@@ -122,7 +228,7 @@ class KVCache:
             self.data = torch.empty(shape, dtype=dtype, device=device)
         except (RuntimeError, TypeError):  # TypeError: a size beyond 64 bits
             raise OutOfPages(f"page pool: no memory for {num_pages} pages; give a smaller num_pages") from None
-        self.pool = PagePool(num_pages, free_order)
+        self.pool = PagePool(num_pages, free_order, self.num_planes * self.page_bytes)
 
     @property
     def num_planes(self) -> int:
@@ -143,7 +249,7 @@ class KVCache:
         """A sequence with no tokens and no pages."""
         return Sequence()
 
-    def grow(self, sequence: Sequence, num_tokens: int) -> list[int]:
+    def append(self, sequence: Sequence, num_tokens: int = 1) -> list[int]:
         """Make room for num_tokens more tokens and count them; returns the page ids that were taken.
 
         A shared tail page is copied first (copy on write). OutOfPages leaves the sequence as it was.
@@ -151,24 +257,48 @@ class KVCache:
         self._check_alive(sequence)
         if num_tokens < 0:
             raise NanoqwenError(f"num_tokens: found {num_tokens}, expected 0 or more")
-        copies_tail = num_tokens > 0 and self._shares_tail(sequence)
+        sharing = [sequence] if num_tokens and self._shares_tail(sequence) else []
         missing = pages_for(sequence.length + num_tokens) - len(sequence.page_table)
-        if missing + copies_tail > self.pool.num_free:
-            raise OutOfPages(
-                f"page pool: {missing + copies_tail} pages needed, {self.pool.num_free} of {self.pool.num_pages} "
-                "are free; end a sequence or make a larger pool"
-            )
-        taken = []
-        if copies_tail:
-            taken.append(self._copy_tail(sequence))
+        self._check_free(missing + len(sharing))
+        taken = self._copy_tails(sharing)
         for _ in range(missing):
             taken.append(self.pool.take())
             sequence.page_table.append(taken[-1])
         sequence.length += num_tokens
         return taken
 
+    def append_each(self, sequences: collections.abc.Sequence[Sequence]) -> Tensor:
+        """One more token for each of several different sequences: a decode step of a batch, all or nothing.
+
+        Returns the flat slots page_id * 16 + slot of the new tokens, int64 (n,), on the cache's device. Shared tails
+        are copied first. OutOfPages leaves every sequence as it was.
+        """
+        if len(set(sequences)) < len(sequences):
+            raise NanoqwenError("append_each: a sequence stands there twice, expected different ones")
+        for sequence in sequences:
+            self._check_alive(sequence)
+        full = [sequence for sequence in sequences if sequence.length % PAGE_SLOTS == 0]
+        sharing = [sequence for sequence in sequences if self._shares_tail(sequence)]
+        self._check_free(len(full) + self._num_copies(sharing))
+        self._copy_tails(sharing)
+        for sequence in full:
+            sequence.page_table.append(self.pool.take())
+        flat = [sequence.page_table[-1] * PAGE_SLOTS + sequence.length % PAGE_SLOTS for sequence in sequences]
+        for sequence in sequences:
+            sequence.length += 1
+        return torch.tensor(flat, dtype=torch.int64, device=self.data.device)
+
+    def tables(self, sequences: collections.abc.Sequence[Sequence]) -> tuple[Tensor, Tensor]:
+        """What a batched kernel takes: page tables int32 (n, most pages), padded with 0, and lengths int32 (n,)."""
+        lengths = [sequence.length for sequence in sequences]
+        padded = np.zeros((len(lengths), pages_for(max(lengths, default=0))), dtype=np.int32)
+        for row, sequence in zip(padded, sequences, strict=True):
+            row[: len(sequence.page_table)] = sequence.page_table.array
+        device = self.data.device
+        return torch.from_numpy(padded).to(device), torch.tensor(lengths, dtype=torch.int32, device=device)
+
     def room(self, sequence: Sequence) -> int:
-        """Tokens that `grow` can still take, by the free pages."""
+        """Tokens that `append` can still take, by the free pages."""
         pages = len(sequence.page_table) + self.pool.num_free - self._shares_tail(sequence)
         return max(0, pages * PAGE_SLOTS - sequence.length)
 
@@ -177,34 +307,65 @@ class KVCache:
         self._check_alive(sequence)
         for page_id in sequence.page_table:
             self.pool.share(page_id)
-        return Sequence(list(sequence.page_table), sequence.length)
+        return Sequence(PageTable(sequence.page_table), sequence.length)
+
+    def truncate(self, sequence: Sequence, length: int) -> None:
+        """Forget the tokens from `length` on, as after guesses that were wrong; pages left empty are released.
+
+        They are released last page first, so that the next append takes the same ids in the same order. A tail that
+        others hold stays as it is: the next append copies it.
+        """
+        self._check_alive(sequence)
+        if not 0 <= length <= sequence.length:
+            raise NanoqwenError(f"length: found {length}, expected 0 to {sequence.length}")
+        for page_id in reversed(sequence.page_table.truncate(pages_for(length))):
+            self.pool.release(page_id)
+        sequence.length = length
 
     def free(self, sequence: Sequence) -> None:
         """Return the pages of a sequence; a second call is refused."""
         self._check_alive(sequence)
         for page_id in sequence.page_table:
             self.pool.release(page_id)
-        sequence.page_table, sequence.length, sequence.freed = [], 0, True
+        sequence.page_table, sequence.length, sequence.freed = PageTable(), 0, True
 
     def slots(self, sequence: Sequence, start: int, count: int) -> Tensor:
         """Flat slot numbers page_id * 16 + slot of tokens start … start + count - 1; int64 (count,)."""
         if not 0 <= start <= start + count <= sequence.length:
             raise NanoqwenError(f"tokens {start} to {start + count - 1}: expected 0 to {sequence.length - 1}")
-        tokens = range(start, start + count)
-        flat = [sequence.page_table[t // PAGE_SLOTS] * PAGE_SLOTS + t % PAGE_SLOTS for t in tokens]
-        return torch.tensor(flat, dtype=torch.int64, device=self.data.device)
+        pages, slots = np.divmod(np.arange(start, start + count), PAGE_SLOTS)
+        flat = sequence.page_table.array[pages].astype(np.int64) * PAGE_SLOTS + slots
+        return torch.from_numpy(flat).to(self.data.device)
 
     def _shares_tail(self, sequence: Sequence) -> bool:
-        """Whether the next token falls into a half-filled page that has another owner."""
-        return sequence.length % PAGE_SLOTS > 0 and self.pool.owners(sequence.page_table[-1]) > 1
+        """Whether the next token falls into a half-filled page that somebody else holds too."""
+        return sequence.length % PAGE_SLOTS > 0 and self.pool.ref_count(sequence.page_table[-1]) > 1
 
-    def _copy_tail(self, sequence: Sequence) -> int:
-        shared = sequence.page_table[-1]
-        page_id = self.pool.take()
-        self.data[:, :, :, page_id] = self.data[:, :, :, shared]
-        self.pool.release(shared)
-        sequence.page_table[-1] = page_id
-        return page_id
+    def _num_copies(self, sharing: Iterable[Sequence]) -> int:
+        """Copies that these sequences need; where all holders of a page are among them, the last one keeps it."""
+        holders = Counter(sequence.page_table[-1] for sequence in sharing)
+        return sum(min(count, self.pool.ref_count(page_id) - 1) for page_id, count in holders.items())
+
+    def _copy_tails(self, sharing: Iterable[Sequence]) -> list[int]:
+        """Give each of these sequences a tail of its own; returns the ids of the copies."""
+        shared, copies = [], []
+        for sequence in sharing:
+            page_id = sequence.page_table[-1]
+            if self.pool.ref_count(page_id) > 1:  # else the others have just left it
+                copies.append(self.pool.take())
+                shared.append(page_id)
+                self.pool.release(page_id)
+                sequence.page_table[-1] = copies[-1]
+        if copies:
+            self.data[:, :, :, copies] = self.data[:, :, :, shared]
+        return copies
+
+    def _check_free(self, needed: int) -> None:
+        if needed > self.pool.num_free:
+            raise OutOfPages(
+                f"page pool: {needed} pages needed, {self.pool.num_free} of {self.pool.num_pages} are free; "
+                "end a sequence or make a larger pool"
+            )
 
     def _check_alive(self, sequence: Sequence) -> None:
         if sequence.freed:

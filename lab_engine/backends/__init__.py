@@ -56,7 +56,10 @@ class Backend(Protocol):
         """
 
     def paged_attention(self, q: Tensor, k_pages: Tensor, v_pages: Tensor, page_table: Tensor, length: int) -> Tensor:
-        """Causal attention of the last T tokens: (T, num_q_heads, head_dim); contract as paged_attention.py."""
+        """Causal attention of the last T tokens: (T, num_q_heads, head_dim); contract as paged_attention.py.
+
+        page_table int32 (pages,): the sequence's own memory where the backend is on the CPU, so nothing may write it.
+        """
 
     def silu_mul(self, gate_up: Tensor) -> Tensor:
         """silu(gate) * up of (T, 2 * intermediate_size), gate first: (T, intermediate_size)."""

@@ -179,7 +179,7 @@ def test_forks_match_unshared_runs_bit_for_bit(load_exact):
     for token_id, logits in found.items():
         assert torch.equal(torch.stack(logits), unshared[token_id])
     assert not torch.equal(unshared[17], unshared[23])
-    owners = [decoder.cache.pool.owners(page_id) for page_id in sequences[17].page_table]
+    owners = [decoder.cache.pool.ref_count(page_id) for page_id in sequences[17].page_table]
     assert owners == [2, 1]
 
 

@@ -26,7 +26,7 @@ def cache_of(num_pages, config=CONFIG, **keywords):
 def write(cache, sequence, values):
     """Append tokens whose every K and V element is the given value; returns the ids that were taken."""
     start = sequence.length
-    taken = cache.grow(sequence, len(values))
+    taken = cache.append(sequence, len(values))
     slots = cache.slots(sequence, start, len(values))
     cache.data.flatten(3, 4)[..., slots, :] = torch.tensor(values, dtype=torch.float32)[:, None]
     return taken
@@ -56,7 +56,7 @@ def test_the_docstrings_table_is_true():
 def test_pages_and_tail_of_a_length(tokens, ids, tail):
     cache = cache_of(4)
     sequence = cache.new_sequence()
-    cache.grow(sequence, tokens)
+    cache.append(sequence, tokens)
     assert len(sequence.page_table) == pages_for(tokens) == cache.pool.num_used == ids
     assert sequence.locate(tokens - 1)[1] == tail - 1
 
@@ -65,7 +65,7 @@ def test_one_token_at_a_time_takes_a_page_at_slot_0_and_never_else():
     cache = cache_of(13)
     sequence = cache.new_sequence()
     for length in range(1, 201):
-        taken = cache.grow(sequence, 1)
+        taken = cache.append(sequence, 1)
         assert len(taken) == (1 if length % PAGE_SLOTS == 1 else 0)
         assert cache.pool.num_used == -(-length // PAGE_SLOTS)
 
@@ -74,7 +74,7 @@ def test_the_running_example_lies_on_pages_5_9_2_12():
     order = [5, 9, 2, 12, *(page for page in range(16) if page not in (5, 9, 2, 12))]
     cache = cache_of(16, free_order=order)
     sequence = cache.new_sequence()
-    assert cache.grow(sequence, 56) == [5, 9, 2, 12]
+    assert cache.append(sequence, 56) == [5, 9, 2, 12]
     assert sequence.locate(55) == (12, 7)
     assert [sequence.locate(token) for token in (0, 15, 16)] == [(5, 0), (5, 15), (9, 0)]
     assert cache.slots(sequence, 46, 4).tolist() == [2 * 16 + 14, 2 * 16 + 15, 12 * 16, 12 * 16 + 1]
@@ -85,7 +85,7 @@ def test_a_token_outside_the_sequence_is_nowhere(token):
     """-1 // 16 is -1 and -1 % 16 is 15: unchecked, that is the last slot of the last page."""
     cache = cache_of(4)
     sequence = cache.new_sequence()
-    cache.grow(sequence, 20)
+    cache.append(sequence, 20)
     with pytest.raises(NanoqwenError, match=f"token {token}"):
         sequence.locate(token)
 
@@ -94,7 +94,7 @@ def test_a_token_outside_the_sequence_is_nowhere(token):
 def test_slots_outside_the_sequence_are_refused(start, count):
     cache = cache_of(4)
     sequence = cache.new_sequence()
-    cache.grow(sequence, 20)
+    cache.append(sequence, 20)
     with pytest.raises(NanoqwenError):
         cache.slots(sequence, start, count)
 
@@ -118,7 +118,7 @@ def test_with_no_free_page_15_to_16_succeeds_and_16_to_17_changes_nothing():
     assert cache.pool.num_free == 0
     write(cache, sequence, [15])
     with pytest.raises(OutOfPages, match="1 pages needed, 0 of 1"):
-        cache.grow(sequence, 1)
+        cache.append(sequence, 1)
     assert (sequence.length, sequence.page_table) == (16, [0])
     assert read(cache, sequence) == list(range(16))
 
@@ -126,11 +126,11 @@ def test_with_no_free_page_15_to_16_succeeds_and_16_to_17_changes_nothing():
 def test_a_request_that_needs_more_pages_than_there_are_takes_none():
     cache = cache_of(3)
     sequence = cache.new_sequence()
-    cache.grow(sequence, 10)
+    cache.append(sequence, 10)
     with pytest.raises(OutOfPages):
-        cache.grow(sequence, 39)
+        cache.append(sequence, 39)
     assert (sequence.length, cache.pool.num_free) == (10, 2)
-    cache.grow(sequence, 38)
+    cache.append(sequence, 38)
     assert (sequence.length, cache.pool.num_free) == (48, 0)
 
 
@@ -140,9 +140,9 @@ def test_a_pool_with_a_shared_tail_needs_a_page_for_the_copy():
     write(cache, first, range(20))
     second = cache.fork(first)
     with pytest.raises(OutOfPages):
-        cache.grow(second, 1)
+        cache.append(second, 1)
     assert (second.length, second.page_table) == (20, first.page_table)
-    assert cache.pool.owners(first.page_table[1]) == 2
+    assert cache.pool.ref_count(first.page_table[1]) == 2
     cache.free(first)
     write(cache, second, [7])
     assert read(cache, second) == [*range(20), 7]
@@ -152,18 +152,18 @@ def test_a_pool_with_a_shared_tail_needs_a_page_for_the_copy():
 def test_a_negative_number_of_tokens_is_refused(count):
     cache = cache_of(2)
     sequence = cache.new_sequence()
-    cache.grow(sequence, 20)
+    cache.append(sequence, 20)
     with pytest.raises(NanoqwenError, match=str(count)):
-        cache.grow(sequence, count)
+        cache.append(sequence, count)
     assert sequence.length == 20
 
 
 def test_growing_by_0_tokens_takes_nothing_and_copies_nothing():
     cache = cache_of(2)
     first = cache.new_sequence()
-    assert cache.grow(first, 0) == []
-    cache.grow(first, 20)
-    assert cache.grow(cache.fork(first), 0) == []
+    assert cache.append(first, 0) == []
+    cache.append(first, 20)
+    assert cache.append(cache.fork(first), 0) == []
 
 
 def test_fragments_are_as_good_as_one_run():
@@ -171,7 +171,7 @@ def test_fragments_are_as_good_as_one_run():
     cache = cache_of(16)
     sequences = [cache.new_sequence() for _ in range(8)]
     for sequence in sequences:
-        cache.grow(sequence, 32)
+        cache.append(sequence, 32)
     for sequence in sequences[::2]:
         cache.free(sequence)
     late = cache.new_sequence()
@@ -185,9 +185,9 @@ def test_fragments_are_as_good_as_one_run():
 def test_freeing_twice_is_refused_and_every_id_is_still_there_once():
     cache = cache_of(4)
     sequence = cache.new_sequence()
-    cache.grow(sequence, 40)
+    cache.append(sequence, 40)
     cache.free(sequence)
-    for action in (lambda: cache.free(sequence), lambda: cache.grow(sequence, 1), lambda: cache.fork(sequence)):
+    for action in (lambda: cache.free(sequence), lambda: cache.append(sequence, 1), lambda: cache.fork(sequence)):
         with pytest.raises(NanoqwenError, match="freed already"):
             action()
     assert sorted(cache.pool.take() for _ in range(4)) == [0, 1, 2, 3]
@@ -209,7 +209,7 @@ def test_releasing_or_sharing_a_free_id_is_refused():
 @pytest.mark.parametrize("page_id", [-1, 3, 99])
 def test_an_id_outside_the_pool_is_refused_never_taken_for_another(page_id):
     pool = PagePool(3)
-    for action in (pool.owners, pool.share, pool.release):
+    for action in (pool.ref_count, pool.share, pool.release):
         with pytest.raises(NanoqwenError, match=f"page id {page_id}"):
             action(page_id)
 
@@ -241,9 +241,9 @@ def test_forks_at_20_share_page_0_and_copy_page_1_on_the_first_write():
     assert read(cache, second) == [*range(20), 100]
     assert read(cache, first) == [*range(20), 200]
     assert first.page_table[0] == second.page_table[0]
-    assert cache.pool.owners(first.page_table[0]) == 2
+    assert cache.pool.ref_count(first.page_table[0]) == 2
     assert first.page_table[1] != second.page_table[1]
-    assert cache.pool.owners(first.page_table[1]) == cache.pool.owners(second.page_table[1]) == 1
+    assert cache.pool.ref_count(first.page_table[1]) == cache.pool.ref_count(second.page_table[1]) == 1
 
 
 def test_forks_at_16_share_a_full_page_and_copy_nothing():
@@ -327,7 +327,7 @@ class Histories(RuleBasedStateMachine):
     def every_page_is_free_or_owned_as_often_as_tables_name_it(self):
         named = [page for sequence, _ in self.model for page in sequence.page_table]
         pool = self.cache.pool
-        assert [pool.owners(page) for page in range(6)] == [named.count(page) for page in range(6)]
+        assert [pool.ref_count(page) for page in range(6)] == [named.count(page) for page in range(6)]
         assert pool.num_used == len(set(named))
         assert pool.num_free + pool.num_used == 6
 
