@@ -19,6 +19,7 @@ from lab_engine.backends import Backend
 from lab_engine.config import ModelConfig
 from lab_engine.errors import PromptError
 from lab_engine.kv_pages import PAGE_SLOTS, KVCache, pages_for
+from lab_engine.prefix_cache import PrefixCache
 from lab_engine.reference import rope_tables
 from lab_engine.tokenizer import Tokenizer
 from lab_engine.weights import Weights, WeightSource, gather_weights
@@ -43,7 +44,8 @@ class Decoder:
     """A model, its cache, and the one sequence that it drives.
 
     `attention` and `observer` may be replaced: another attention is any function of the same shape, and an observer
-    sees every stage's output. The cache holds any number of other sequences beside the current one.
+    sees every stage's output. The cache holds any number of other sequences beside the current one. With
+    `prefix_cache = PrefixCache(decoder.cache)` a prompt begins with the pages of earlier prompts that began alike.
     """
 
     def __init__(
@@ -70,21 +72,31 @@ class Decoder:
         self.sequence = self.cache.new_sequence()
         self.attention: Attention = backend.paged_attention
         self.observer: Observer | None = None
+        self.prefix_cache: PrefixCache | None = None
         self._cos, self._sin = rope_tables(self.config, min(self.config.max_positions, num_pages * PAGE_SLOTS))
 
     def prefill(self, token_ids: Sequence[int]) -> Tensor:
-        """Run a prompt as a new sequence, freeing the one before; logits of its last token, float32 (vocab_size,)."""
+        """Run a prompt as a new sequence, freeing the one before; logits of its last token, float32 (vocab_size,).
+
+        With a prefix cache only what follows the longest known prefix is run, and the whole prompt is known then.
+        """
         token_ids = self._check_tokens(token_ids)
         if not token_ids:
             raise PromptError("prompt: found 0 tokens, expected at least 1")
         self._restart()
-        if len(token_ids) > self.room():
+        if self.prefix_cache is not None:
+            self.sequence = self.prefix_cache.start(token_ids)
+        most = self.sequence.length + self.room()
+        if len(token_ids) > most:
+            self._restart()
             raise PromptError(
-                f"prompt: found {len(token_ids)} tokens, expected at most {self.room()}: the model has "
-                f"{self.config.max_positions} positions, the pool {self.cache.pool.num_free} free pages of 16"
+                f"prompt: found {len(token_ids)} tokens, expected at most {most}: the model has "
+                f"{self.config.max_positions} positions, the pool {self._num_available()} free pages of 16"
             )
-        for start in range(0, len(token_ids), PREFILL_TOKENS):
+        for start in range(self.sequence.length, len(token_ids), PREFILL_TOKENS):
             logits = self._forward(token_ids[start : start + PREFILL_TOKENS])
+        if self.prefix_cache is not None:
+            self.prefix_cache.remember(self.sequence, token_ids)
         return logits
 
     def step(self, token_id: int) -> Tensor:
@@ -131,8 +143,17 @@ class Decoder:
             logits = self.step(token_id)
 
     def room(self) -> int:
-        """Tokens that the current sequence can still take, by the model's positions and the free pages."""
-        return min(self.config.max_positions - self.sequence.length, self.cache.room(self.sequence))
+        """Tokens that the current sequence can still take, by the model's positions and the pages.
+
+        Pages that only the prefix cache holds count as free: it gives them up when they are needed.
+        """
+        by_pages = self.cache.room(self.sequence, self._num_available())
+        return min(self.config.max_positions - self.sequence.length, by_pages)
+
+    def _num_available(self) -> int:
+        """Pages that are free, or that the prefix cache would give up."""
+        evictable = self.prefix_cache.num_evictable if self.prefix_cache is not None else 0
+        return self.cache.pool.num_free + evictable
 
     def _check_tokens(self, token_ids: Sequence[int]) -> list[int]:
         try:
@@ -162,6 +183,8 @@ class Decoder:
     def _run(self, token_ids: list[int]) -> Tensor:
         ops, eps, count = self.backend, self.config.rms_norm_eps, len(token_ids)
         start = self.sequence.length
+        if self.prefix_cache is not None:
+            self.prefix_cache.evict(self.cache.pages_needed(self.sequence, count) - self.cache.pool.num_free)
         self.cache.append(self.sequence, count)
         slots = self.cache.slots(self.sequence, start, count)
         page_table = self.sequence.page_table.tensor().to(self.backend.device)

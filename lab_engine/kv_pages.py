@@ -12,17 +12,18 @@ from __future__ import annotations
 
 import collections.abc
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import overload
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from lab_engine.config import ModelConfig
 from lab_engine.errors import NanoqwenError, OutOfPages
+from lab_engine.page_table import PageTable
+
+__all__ = ["PAGE_SLOTS", "KVCache", "PagePool", "PageTable", "Sequence", "element_address", "pages_for"]
 
 PAGE_SLOTS = 16
 
@@ -122,75 +123,6 @@ class PagePool:
         return page_id
 
 
-class PageTable(collections.abc.Sequence[int]):
-    """Logical page -> page id: int32 numbers in one array with room to spare, so that `append` takes constant time.
-
-    Reads as a list of ints does and equals one. A kernel takes `tensor()` as it is.
-    """
-
-    __hash__ = None  # type: ignore[assignment]  # it changes
-
-    def __init__(self, page_ids: Iterable[int] = ()) -> None:
-        """A table of its own with these ids; who holds them is counted by the pool, not here."""
-        ids = np.array(list(page_ids), dtype=np.int32)
-        self._count = len(ids)
-        self._ids: NDArray[np.int32] = ids
-
-    def __len__(self) -> int:
-        return self._count
-
-    @overload
-    def __getitem__(self, page: int) -> int: ...
-    @overload
-    def __getitem__(self, page: slice) -> list[int]: ...
-    def __getitem__(self, page: int | slice) -> int | list[int]:
-        """The id of a logical page, or a list of ids; IndexError and negative numbers as in a list."""
-        if isinstance(page, slice):
-            ids: list[int] = self.array[page].tolist()
-            return ids
-        return self._ids.item(self._place(page))
-
-    def __setitem__(self, page: int, page_id: int) -> None:
-        self._ids[self._place(page)] = page_id
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self.array.tolist())
-
-    def __eq__(self, other: object) -> bool:
-        return list(self) == list(other) if isinstance(other, collections.abc.Sequence) else NotImplemented
-
-    def __repr__(self) -> str:
-        return f"PageTable({list(self)})"
-
-    @property
-    def array(self) -> NDArray[np.int32]:
-        """The ids, int32 (pages,), not copied."""
-        return self._ids[: self._count]
-
-    def tensor(self) -> Tensor:
-        """The ids, int32 (pages,), not copied: later changes of these pages show, later pages do not."""
-        return torch.from_numpy(self.array)
-
-    def append(self, page_id: int) -> None:
-        """One more logical page; a full array moves into one of twice its length."""
-        if self._count == len(self._ids):
-            self._ids = np.concatenate([self._ids, np.empty(max(8, self._count), dtype=np.int32)])
-        self._ids[self._count] = page_id
-        self._count += 1
-
-    def truncate(self, num_pages: int) -> list[int]:
-        """Keep the first num_pages pages; returns the ids of the others."""
-        cut = self[num_pages:]
-        self._count = min(self._count, num_pages)
-        return cut
-
-    def _place(self, page: int) -> int:
-        place = page + self._count if page < 0 else page
-        if not 0 <= place < self._count:
-            raise IndexError(f"logical page {page}: the table has {self._count} pages")
-        return place
-
-
 @dataclass(eq=False)
 class Sequence:
     """The page table of one sequence and its length in tokens; made by KVCache.new_sequence."""
@@ -257,14 +189,12 @@ class KVCache:
         self._check_alive(sequence)
         if num_tokens < 0:
             raise NanoqwenError(f"num_tokens: found {num_tokens}, expected 0 or more")
-        sharing = [sequence] if num_tokens and self._shares_tail(sequence) else []
-        missing = pages_for(sequence.length + num_tokens) - len(sequence.page_table)
-        self._check_free(missing + len(sharing))
-        taken = self._copy_tails(sharing)
-        for _ in range(missing):
+        self._check_free(self.pages_needed(sequence, num_tokens))
+        taken = self._copy_tails([sequence]) if num_tokens and self._shares_tail(sequence) else []
+        sequence.length += num_tokens
+        while len(sequence.page_table) < pages_for(sequence.length):
             taken.append(self.pool.take())
             sequence.page_table.append(taken[-1])
-        sequence.length += num_tokens
         return taken
 
     def append_each(self, sequences: collections.abc.Sequence[Sequence]) -> Tensor:
@@ -297,9 +227,15 @@ class KVCache:
         device = self.data.device
         return torch.from_numpy(padded).to(device), torch.tensor(lengths, dtype=torch.int32, device=device)
 
-    def room(self, sequence: Sequence) -> int:
-        """Tokens that `append` can still take, by the free pages."""
-        pages = len(sequence.page_table) + self.pool.num_free - self._shares_tail(sequence)
+    def pages_needed(self, sequence: Sequence, num_tokens: int = 1) -> int:
+        """Free pages that `append` takes, the copy of a shared tail included."""
+        copies_tail = num_tokens > 0 and self._shares_tail(sequence)
+        return pages_for(sequence.length + num_tokens) - len(sequence.page_table) + copies_tail
+
+    def room(self, sequence: Sequence, num_free: int | None = None) -> int:
+        """Tokens that `append` can still take, by the free pages of the pool, or if there were num_free of them."""
+        free = self.pool.num_free if num_free is None else num_free
+        pages = len(sequence.page_table) + free - self._shares_tail(sequence)
         return max(0, pages * PAGE_SLOTS - sequence.length)
 
     def fork(self, sequence: Sequence) -> Sequence:
