@@ -1,46 +1,15 @@
-"""Pages: who owns which, where a token lies, and that no history of appends, forks and frees ever loses one."""
+"""Pages: who holds which, where a token lies, and that no history of the cache ever loses or mixes up one."""
 
 import doctest
 
 import pytest
 import torch
-from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 
 import lab_engine.kv_pages
 from lab_engine.config import ModelConfig
 from lab_engine.errors import NanoqwenError, OutOfPages
-from lab_engine.kv_pages import PAGE_SLOTS, KVCache, PagePool, pages_for
-
-CONFIG = ModelConfig(128, 128, 1, 4, 2, 64, 300, 4096, 1e6, 1e-6, True)
-CONFIG_7B = ModelConfig(3584, 18944, 28, 28, 4, 128, 152064, 32768, 1e6, 1e-6, False)
-
-
-def cache_of(num_pages, config=CONFIG, **keywords):
-    """A float32 cache whose slots hold NaN until a token is written."""
-    cache = KVCache(config, num_pages, torch.float32, **keywords)
-    cache.data.fill_(float("nan"))
-    return cache
-
-
-def write(cache, sequence, values):
-    """Append tokens whose every K and V element is the given value; returns the ids that were taken."""
-    start = sequence.length
-    taken = cache.append(sequence, len(values))
-    slots = cache.slots(sequence, start, len(values))
-    cache.data.flatten(3, 4)[..., slots, :] = torch.tensor(values, dtype=torch.float32)[:, None]
-    return taken
-
-
-def read(cache, sequence):
-    """The values of all tokens, found through `locate`; every plane and element must agree."""
-    if not sequence.length:
-        return []
-    page_ids, slots = zip(*map(sequence.locate, range(sequence.length)), strict=True)
-    rows = cache.data[:, :, :, page_ids, slots].movedim(3, 0).flatten(1)
-    assert (rows == rows[:, :1]).all()
-    return rows[:, 0].tolist()
-
+from lab_engine.kv_pages import PAGE_SLOTS, KVCache, PagePool, PageTable, element_address, pages_for
+from tests.lab_engine.kv_histories import CONFIG, CONFIG_7B, Histories, cache_of, fill, read, write
 
 # Where a token lies
 
@@ -104,8 +73,104 @@ def test_bytes_of_a_page_a_token_and_an_id():
     assert cache.num_planes == 224
     assert cache.page_bytes == 4096
     assert cache.bytes_per_token == 57344
-    assert cache.num_planes * cache.page_bytes == 896 * 1024
+    assert cache.pool.bytes_per_id == 896 * 1024 == 917_504
     assert KVCache(CONFIG, 1, torch.bfloat16).page_bytes == 2048
+
+
+def test_capacity_in_ids_and_in_bytes():
+    """76 GB for the 7B: 82,833 ids of 917,504 bytes; on "meta" the books are kept and no memory is taken."""
+    cache = KVCache(CONFIG_7B, 76 * 10**9 // 917_504, torch.bfloat16, "meta")
+    assert (cache.pool.num_pages, cache.pool.num_bytes) == (82_833, 82_833 * 917_504)
+    assert cache.pool.num_bytes == cache.data.nbytes
+    assert cache.append(cache.new_sequence(), 17) == [0, 1]
+    first = cache.new_sequence()
+    cache.append(first, 20)
+    assert cache.append(cache.fork(first), 1) == [4]  # a copy on write, of nothing
+
+
+# The address of an element
+
+
+def test_addresses_of_the_running_example_and_of_the_7b():
+    assert element_address(0, 16, 12, 7, 0, 128) == 50944
+    assert element_address(0, 16, 12, 7, 127, 128) + 1 == 51199
+    assert element_address(30, 64, 12, 7, 5, 128) == 7_915_274  # layer 3, V, head 2
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_an_address_is_where_pytorch_keeps_the_element(dtype):
+    config = ModelConfig(128, 128, 3, 4, 2, 64, 300, 4096, 1e6, 1e-6, True)
+    data = KVCache(config, 5, dtype).data
+    for layer, kind, head, page_id, slot, dim in [(0, 0, 0, 0, 0, 0), (2, 1, 1, 4, 15, 63), (1, 0, 1, 3, 7, 5)]:
+        plane = (layer * 2 + kind) * 2 + head
+        found = element_address(plane, 5, page_id, slot, dim, 64, data.element_size())
+        assert found == data[layer, kind, head, page_id, slot, dim].data_ptr() - data.data_ptr()
+
+
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [
+        ((-1, 16, 0, 0, 0), "plane"),
+        ((0, 16, 16, 0, 0), "page id"),
+        ((0, 16, -1, 0, 0), "page id"),
+        ((0, 16, 0, 16, 0), "slot"),
+        ((0, 16, 0, 0, 128), "dim"),
+    ],
+)
+def test_an_element_outside_the_pool_has_no_address(place, name):
+    with pytest.raises(NanoqwenError, match=name):
+        element_address(*place, 128)
+
+
+# The page table
+
+
+def test_a_page_table_reads_as_a_list_of_ints():
+    table = PageTable([5, 9, 2, 12])
+    assert table == [5, 9, 2, 12] == list(table)
+    assert table != [5, 9, 2]
+    assert table != 5
+    assert (len(table), table[0], table[-1], table[1:3], table.index(2)) == (4, 5, 12, [9, 2], 2)
+    assert {type(page_id) for page_id in (*table, table[0], *table[:2])} == {int}
+    assert repr(table) == "PageTable([5, 9, 2, 12])"
+    for page in (4, -5):
+        with pytest.raises(IndexError, match="4 pages"):
+            table[page]
+
+
+def test_a_kernel_reads_the_table_where_it_lies():
+    table = PageTable([5, 9, 2])
+    tensor = table.tensor()
+    assert (tensor.dtype, tensor.tolist(), tensor.is_contiguous()) == (torch.int32, [5, 9, 2], True)
+    assert table.tensor().data_ptr() == tensor.data_ptr()
+    table[1] = 7
+    assert tensor.tolist() == [5, 7, 2]
+
+
+def test_ten_thousand_appends_move_the_table_a_dozen_times():
+    """Twice the length each time: constant time an append, on average."""
+    table, places = PageTable(), set()
+    for page_id in range(10_000):
+        table.append(page_id)
+        places.add(len(table._ids))
+    assert table == list(range(10_000))
+    assert len(places) <= 12
+
+
+def test_a_table_cut_short_returns_the_rest():
+    table = PageTable([5, 9, 2])
+    assert table.truncate(5) == []
+    assert table.truncate(1) == [9, 2]
+    table.append(7)
+    assert table == [5, 7]
+
+
+def test_the_free_list_is_shown_in_the_order_in_which_it_is_taken():
+    pool = PagePool(4, [2, 0, 3, 1])
+    assert pool.free_ids == (2, 0, 3, 1)
+    assert [pool.take(), pool.take()] == [2, 0]
+    pool.release(2)
+    assert pool.free_ids == (2, 3, 1)
 
 
 # Running out
@@ -158,7 +223,7 @@ def test_a_negative_number_of_tokens_is_refused(count):
     assert sequence.length == 20
 
 
-def test_growing_by_0_tokens_takes_nothing_and_copies_nothing():
+def test_appending_0_tokens_takes_nothing_and_copies_nothing():
     cache = cache_of(2)
     first = cache.new_sequence()
     assert cache.append(first, 0) == []
@@ -187,9 +252,9 @@ def test_freeing_twice_is_refused_and_every_id_is_still_there_once():
     sequence = cache.new_sequence()
     cache.append(sequence, 40)
     cache.free(sequence)
-    for action in (lambda: cache.free(sequence), lambda: cache.append(sequence, 1), lambda: cache.fork(sequence)):
+    for action in (cache.free, cache.append, cache.fork, lambda freed: cache.truncate(freed, 0)):
         with pytest.raises(NanoqwenError, match="freed already"):
-            action()
+            action(sequence)
     assert sorted(cache.pool.take() for _ in range(4)) == [0, 1, 2, 3]
     with pytest.raises(OutOfPages):
         cache.pool.take()
@@ -280,62 +345,146 @@ def test_a_prefix_of_40_shared_by_four_takes_10_ids_instead_of_16():
         assert read(cache, sequence) == [*range(40), *(1000 * number + i for i in range(16))]
 
 
+# Many sequences at once
+
+
+def lengths_of(cache, *lengths):
+    """Sequences of these lengths; the values of number n are n * 1000, n * 1000 + 1, …"""
+    sequences = [cache.new_sequence() for _ in lengths]
+    for number, (sequence, length) in enumerate(zip(sequences, lengths, strict=True)):
+        write(cache, sequence, range(1000 * number, 1000 * number + length))
+    return sequences
+
+
+def test_one_token_each_for_many_sequences_lies_where_single_appends_put_it():
+    one_by_one, together = cache_of(16), cache_of(16)
+    lengths = [0, 1, 15, 16, 17, 31, 32, 33]
+    singles, batch = lengths_of(one_by_one, *lengths), lengths_of(together, *lengths)
+    for sequence in singles:
+        one_by_one.append(sequence)
+    slots = together.append_each(batch)
+    assert slots.dtype == torch.int64
+    assert [sequence.page_table for sequence in batch] == [sequence.page_table for sequence in singles]
+    assert [sequence.length for sequence in batch] == [length + 1 for length in lengths]
+    last = [page_id * PAGE_SLOTS + slot for page_id, slot in (one.locate(one.length - 1) for one in singles)]
+    assert slots.tolist() == last
+
+
+def test_tables_and_lengths_of_a_batch():
+    order = [5, 9, 2, 12, *(page for page in range(16) if page not in (5, 9, 2, 12))]
+    cache = cache_of(16, free_order=order)
+    tables, lengths = cache.tables(lengths_of(cache, 33, 0, 16))
+    assert (tables.dtype, lengths.dtype) == (torch.int32, torch.int32)
+    assert tables.tolist() == [[5, 9, 2], [0, 0, 0], [12, 0, 0]]
+    assert lengths.tolist() == [33, 0, 16]
+    tables, lengths = cache.tables([])
+    assert (tables.shape, lengths.shape, cache.append_each([]).shape) == ((0, 0), (0,), (0,))
+
+
+def test_a_batch_that_needs_one_page_too_many_takes_none_and_raises_no_length():
+    cache = cache_of(4)
+    sequences = lengths_of(cache, 15, 16, 16)
+    with pytest.raises(OutOfPages, match="2 pages needed, 1 of 4 are free"):
+        cache.append_each(sequences)
+    assert [(sequence.length, sequence.page_table) for sequence in sequences] == [(15, [0]), (16, [1]), (16, [2])]
+    assert cache.pool.free_ids == (3,)
+    assert [read(cache, sequence)[-1] for sequence in sequences] == [14, 1015, 2015]
+    cache.append_each(sequences[:2])
+    assert [sequence.length for sequence in sequences] == [16, 17, 16]
+
+
+def test_forks_in_one_batch_copy_their_shared_tail_for_all_but_the_last():
+    """Three holders of one half-filled page: two copies and the page itself are enough, and two free pages suffice."""
+    cache = cache_of(4)
+    (first,) = lengths_of(cache, 20)
+    sequences = [first, cache.fork(first), cache.fork(first)]
+    slots = cache.append_each(sequences)
+    assert len({int(slot) // PAGE_SLOTS for slot in slots}) == 3
+    assert cache.pool.num_free == 0
+    fill(cache, slots, [100, 200, 300])
+    assert [read(cache, sequence) for sequence in sequences] == [[*range(20), 100 * n] for n in (1, 2, 3)]
+    assert cache.pool.ref_count(first.page_table[0]) == 3
+
+
+def test_forks_in_one_batch_copy_for_each_where_another_fork_stays_behind():
+    cache = cache_of(4)
+    (first,) = lengths_of(cache, 20)
+    second, third = cache.fork(first), cache.fork(first)
+    cache.append_each([second, third])
+    assert len({first.page_table[1], second.page_table[1], third.page_table[1]}) == 3
+    assert read(cache, first) == list(range(20))
+
+
+def test_a_batch_takes_a_sequence_once_and_no_freed_one():
+    cache = cache_of(4)
+    first, second = lengths_of(cache, 20, 5)
+    with pytest.raises(NanoqwenError, match="twice"):
+        cache.append_each([first, second, first])
+    cache.free(second)
+    with pytest.raises(NanoqwenError, match="freed already"):
+        cache.append_each([first, second])
+    assert first.length == 20
+
+
+# Going back
+
+
+@pytest.mark.parametrize(
+    ("length", "kept"), [(0, 0), (1, 1), (15, 1), (16, 1), (17, 2), (31, 2), (32, 2), (33, 3), (39, 3), (40, 3)]
+)
+def test_going_back_over_page_boundaries_releases_whole_pages_only(length, kept):
+    cache = cache_of(4)
+    sequence = cache.new_sequence()
+    write(cache, sequence, range(40))
+    cache.truncate(sequence, length)
+    assert (sequence.length, len(sequence.page_table), cache.pool.num_used) == (length, kept, kept)
+    assert read(cache, sequence) == list(range(length))
+    write(cache, sequence, range(100, 124))
+    assert read(cache, sequence) == [*range(length), *range(100, 124)]
+
+
+def test_after_going_back_the_same_ids_are_taken_in_the_same_order():
+    cache = cache_of(6, free_order=[4, 1, 5, 0, 3, 2])
+    sequence = cache.new_sequence()
+    cache.append(sequence, 60)
+    cache.truncate(sequence, 10)
+    assert cache.append(sequence, 50) == [1, 5, 0]
+
+
+def test_going_back_into_a_shared_full_page_copies_it_on_the_next_append():
+    """Both held 32 tokens; one goes back to 20 and continues: the other's tokens 20 to 31 must stay."""
+    cache = cache_of(4)
+    first = cache.new_sequence()
+    write(cache, first, range(32))
+    second = cache.fork(first)
+    cache.truncate(second, 20)
+    assert second.page_table == first.page_table
+    assert len(write(cache, second, [7])) == 1
+    assert read(cache, first) == list(range(32))
+    assert read(cache, second) == [*range(20), 7]
+
+
+def test_going_back_on_one_fork_leaves_the_other_its_pages():
+    cache = cache_of(4)
+    first = cache.new_sequence()
+    write(cache, first, range(40))
+    second = cache.fork(first)
+    cache.truncate(first, 3)
+    assert read(cache, second) == list(range(40))
+    assert [cache.pool.ref_count(page_id) for page_id in second.page_table] == [2, 1, 1]
+
+
+@pytest.mark.parametrize("length", [-1, 21])
+def test_going_back_to_a_length_that_never_was_is_refused(length):
+    cache = cache_of(2)
+    sequence = cache.new_sequence()
+    cache.append(sequence, 20)
+    with pytest.raises(NanoqwenError, match=f"found {length}, expected 0 to 20"):
+        cache.truncate(sequence, length)
+    assert (sequence.length, len(sequence.page_table)) == (20, 2)
+
+
 # Any history
-
-
-class Histories(RuleBasedStateMachine):
-    """Random appends, forks and frees beside a model that keeps plain lists."""
-
-    sequences = Bundle("sequences")
-
-    def __init__(self):
-        super().__init__()
-        self.cache = cache_of(6, free_order=[3, 0, 5, 1, 4, 2])
-        self.model = []  # (sequence, its values)
-        self.next_value = 0
-
-    @rule(target=sequences)
-    def begin(self):
-        self.model.append((self.cache.new_sequence(), []))
-        return self.model[-1]
-
-    @rule(pair=sequences, count=st.sampled_from([0, 1, 1, 2, 7, 15, 16, 17, 40]))
-    def append(self, pair, count):
-        sequence, values = pair
-        new = list(range(self.next_value, self.next_value + count))
-        before = (list(sequence.page_table), sequence.length, self.cache.pool.num_free)
-        try:
-            write(self.cache, sequence, new)
-        except OutOfPages:
-            assert (sequence.page_table, sequence.length, self.cache.pool.num_free) == before
-        else:
-            self.next_value += count
-            values.extend(new)
-
-    @rule(target=sequences, pair=sequences)
-    def fork(self, pair):
-        self.model.append((self.cache.fork(pair[0]), list(pair[1])))
-        return self.model[-1]
-
-    @rule(target=sequences, pair=consumes(sequences))
-    def free(self, pair):
-        self.cache.free(pair[0])
-        self.model = [other for other in self.model if other[0] is not pair[0]]
-        return multiple()
-
-    @invariant()
-    def every_page_is_free_or_owned_as_often_as_tables_name_it(self):
-        named = [page for sequence, _ in self.model for page in sequence.page_table]
-        pool = self.cache.pool
-        assert [pool.ref_count(page) for page in range(6)] == [named.count(page) for page in range(6)]
-        assert pool.num_used == len(set(named))
-        assert pool.num_free + pool.num_used == 6
-
-    @invariant()
-    def every_sequence_still_holds_its_own_tokens(self):
-        for sequence, values in self.model:
-            assert len(sequence.page_table) == pages_for(len(values))
-            assert read(self.cache, sequence) == values
 
 
 TestHistories = Histories.TestCase
