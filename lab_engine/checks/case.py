@@ -12,13 +12,15 @@ Args = tuple[Any, ...]
 class Case:
     """One input. hint is given when a wrong result has no better explanation.
 
-    refuses names what a ValueError must mention, for an input that the function has to refuse.
+    refuses names what the error must mention, for an input that the function has to refuse; None: it has to take it.
+    error is the class of that error.
     """
 
     name: str
     args: Args
     hint: str
-    refuses: tuple[str, ...] = ()
+    refuses: tuple[str, ...] | None = None
+    error: type[Exception] = ValueError
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from lab_engine.checks.case import Args, Case, Mismatch
 from lab_engine.checks.started import has_started, reached_the_stubs_raise
 from lab_engine.checks.time_limit import TimeUp, call_with_limit
-from lab_engine.checks.values import describe, error_text
+from lab_engine.checks.values import describe, error_text, with_article
 from lab_engine.checks.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -85,14 +85,15 @@ def _equal(now: Any, before: Any) -> bool:
         return all(_equal(x, y) for x, y in zip(now, before, strict=True))
     try:
         if hasattr(before, "shape"):
-            return now.shape == before.shape and bool((now == before).all())
+            same = (now == before) | ((now != now) & (before != before))  # noqa: PLR0124 - NaN is not itself
+            return now.shape == before.shape and bool(same.all())
         return bool(now == before)
     except Exception:  # noqa: BLE001 - something was put into a list that can't be compared with a number
         return False
 
 
 def _find_mistake(exercise: "Exercise", case: Case, function: Callable[..., Any], outcome: Outcome) -> Mismatch | None:
-    if case.refuses:
+    if case.refuses is not None:
         return _judge_refusal(case, function, outcome)
     if outcome.error is not None:
         endless = "What changes from one round of the loop to the next?" if isinstance(outcome.error, TimeUp) else ""
@@ -113,14 +114,16 @@ def _find_mistake(exercise: "Exercise", case: Case, function: Callable[..., Any]
 
 
 def _judge_refusal(case: Case, function: Callable[..., Any], outcome: Outcome) -> Mismatch | None:
-    wanted = " and ".join(case.refuses)
+    names = case.refuses or ()
+    wanted = with_article(case.error.__name__) + (f" that names {' and '.join(names)}" if names else "")
     if outcome.error is None:
-        return Mismatch(f"returned {describe(outcome.value)}; expected a ValueError that names {wanted}")
-    if not isinstance(outcome.error, ValueError):
-        return Mismatch(f"{_describe_error(outcome.error, function)}; expected a ValueError that names {wanted}")
-    missing = [name for name in case.refuses if name.lower() not in error_text(outcome.error).lower()]
+        return Mismatch(f"returned {describe(outcome.value)}; expected {wanted}")
+    if not isinstance(outcome.error, case.error):
+        return Mismatch(f"{_describe_error(outcome.error, function)}; expected {wanted}")
+    missing = [name for name in names if name.lower() not in error_text(outcome.error).lower()]
     if missing:
-        return Mismatch(f"the ValueError says `{_first_line(outcome.error)}`; it does not name {' and '.join(missing)}")
+        found = _first_line(outcome.error)
+        return Mismatch(f"the {case.error.__name__} says `{found}`; it does not name {' and '.join(missing)}")
     return None
 
 

@@ -12,18 +12,18 @@ WIDTH = 8
 """Columns of a failing case that are shown at most."""
 
 
-def number(value: float) -> str:
-    """Integers exact, floats with four digits, U+2212 as the minus."""
+def number(value: float, digits: int = 4) -> str:
+    """Integers exact, floats with so many digits, U+2212 as the minus."""
     if isinstance(value, numbers.Integral):
         return f"{int(value):,}".replace("-", "\u2212")
     if math.isnan(value):
         return "NaN"
-    return f"{value:.4g}".replace("-", "\u2212")
+    return f"{value:.{digits}g}".replace("-", "\u2212")
 
 
-def numbers_row(label: str, values: Sequence[float], note: str = "") -> Row:
+def numbers_row(label: str, values: Sequence[float], note: str = "", digits: int = 4) -> Row:
     """A row of numbers, all of them."""
-    return Row(label, tuple(number(value) for value in values), note)
+    return Row(label, tuple(number(value, digits) for value in values), note)
 
 
 def window(length: int, first: int) -> slice:
@@ -60,6 +60,24 @@ def describe(value: Any) -> str:
 def with_article(name: str) -> str:
     """`a list`, `an int`."""
     return f"an {name}" if name[:1].lower() in "aeiou" else f"a {name}"
+
+
+def wrong_ints(yours: Any, parts: tuple[str, ...]) -> Mismatch | None:
+    """Not a tuple of as many ints as parts has names."""
+    wanted = f"({', '.join(parts)})"
+    if not isinstance(yours, tuple) or len(yours) != len(parts):
+        hint = (
+            f"A tuple: `return {', '.join(part.replace(' ', '_') for part in parts)}`."
+            if isinstance(yours, list)
+            else ""
+        )
+        return Mismatch(f"returned {describe(yours)}; expected {wanted}", hint=hint, about_form=True)
+    for name, part in zip(parts, yours, strict=True):
+        if type(part) is not int:
+            hint = "`//` keeps an int, `/` makes a float." if isinstance(part, float) else ""
+            message = f"returned a tuple whose {name} is {describe(part)}; expected an int"
+            return Mismatch(message, hint=hint, about_form=True)
+    return None
 
 
 def error_text(error: BaseException) -> str:
