@@ -6,18 +6,21 @@ owns a page. Everything else is the decoder of `decoder.py`, in float32.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from lab_engine.attention_bugs import behaviour_of
 from lab_engine.backends.torch import TorchBackend
 from lab_engine.decoder import Attention, Decoder
 from lab_engine.int4 import dequantize, unpack_words
 from lab_engine.int4_mistakes import INT4_MISTAKES, misread
 from lab_engine.kv_pages import Sequence as CachedSequence
-from lab_engine.paged_attention import BUGS, paged_attention
+from lab_engine.kv_pages import pages_for
+from lab_engine.paged_attention import paged_attention
 from lab_engine.tokenizer import Tokenizer
 from lab_engine.weights import Int4Matrix, WeightSource
 
@@ -48,23 +51,42 @@ def exact_decoder(
     num_pages: int,
     mistake: Mistake | None = None,
 ) -> Decoder:
-    """A float32 decoder, right or with a mistake; the pages of its next FORMER_TOKENS tokens have had another owner."""
+    """A float32 decoder, right or with a mistake; every page of its pool has had another owner.
+
+    The pages of its next FORMER_TOKENS tokens hold that owner's text in order. A mistake that is `poisoned` finds NaN
+    in all of them: what undefined memory may hold, and what makes that mistake visible.
+    """
     mistake = mistake or RIGHT
     backend = mistake.backend(source.config, torch.float32)
     decoder = mistake.decoder(source, tokenizer, backend, num_pages=num_pages)
     Decoder.prefill(decoder, (tokenizer.encode(FORMER_OWNER) * FORMER_TOKENS)[:FORMER_TOKENS])
+    data = decoder.cache.data
+    data[:, :, :, pages_for(FORMER_TOKENS) :] = data[:, :, :, :1]
+    if mistake.poisoned:
+        data.fill_(math.nan)
     if mistake.attention_bug:
-        decoder.attention = attention_with(mistake.attention_bug)
+        decoder.attention = attention_with(mistake.attention_bug, mistake.num_splits)
     return decoder
 
 
-def attention_with(bug: str | None) -> Attention:
+def attention_with(bug: str | None, num_splits: int = 1) -> Attention:
     """paged_attention.py's attention with one of its bugs, in the form that `Decoder.attention` takes."""
 
     def attend(q: Tensor, k_pages: Tensor, v_pages: Tensor, page_table: Tensor, length: int) -> Tensor:
-        return paged_attention(q, k_pages, v_pages, page_table.tolist(), length, bug)[0]
+        return paged_attention(q, k_pages, v_pages, page_table, length, bug, num_splits)[0]
 
     return attend
+
+
+class UncheckedArgmax(TorchBackend):
+    """Argmax as GPU kernels without a check do it: `x > best` is false for NaN, so a NaN never wins.
+
+    Logits that are all NaN give token 0, which is "!" in the vocabulary of Qwen2.5: the text goes on as "!!!!".
+    """
+
+    def argmax(self, logits: Tensor) -> int:
+        """The first of the largest logits that are numbers, or 0."""
+        return int(torch.where(logits.isnan(), -math.inf, logits).argmax())
 
 
 class FrozenStep(TorchBackend):
@@ -142,7 +164,10 @@ def misreader(mistake: str) -> Callable[[Int4Matrix], Tensor]:
 
 @dataclass(frozen=True)
 class Mistake:
-    """A switch: its name, what went wrong in one line, the lab that opens it, and the part that is exchanged."""
+    """A switch: its name, what went wrong in one line, the lab that opens it, and the part that is exchanged.
+
+    attention_bug: a name of paged_attention.BUGS, with num_splits workers. poisoned: unused slots hold NaN.
+    """
 
     name: str
     cause: str
@@ -151,7 +176,28 @@ class Mistake:
     backend: type[TorchBackend] = TorchBackend
     decoder: type[Decoder] = Decoder
     attention_bug: str | None = None
+    num_splits: int = 1
+    poisoned: bool = False
 
+
+def attention_mistake(bug: str, num_splits: int = 1) -> Mistake:
+    """The switch of any bug of paged_attention.BUGS, for `exact_decoder`; empty_split shows from 2 splits on.
+
+    A decoder with it goes on where logits are NaN (see UncheckedArgmax). nan_in_v finds NaN in unused slots.
+    """
+    return Mistake(
+        bug,
+        behaviour_of(bug).cause,
+        "05_paged_attention",
+        backend=UncheckedArgmax,
+        attention_bug=bug,
+        num_splits=num_splits,
+        poisoned=bug == "nan_in_v",
+    )
+
+
+DESK_BUGS = ("no_tail_mask", "mask_to_zero", "length_minus_one", "floor_pages", "no_rescale", "head_modulo")
+"""The bugs of the attention that are switches of the desk; lab 05 has more."""
 
 RIGHT = Mistake("none", "nothing", "")
 MISTAKES = {
@@ -173,7 +219,7 @@ MISTAKES = {
         Mistake(
             "no_cache", "the cache is not used: every step runs the whole text again", "04_kv_pages", decoder=NoCache
         ),
-        *(Mistake(bug, cause, "05_paged_attention", attention_bug=bug) for bug, cause in BUGS.items()),
+        *(attention_mistake(bug) for bug in DESK_BUGS),
     )
 }
-"""Every switch by name."""
+"""Every switch of the desk by name."""

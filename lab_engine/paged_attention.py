@@ -3,33 +3,54 @@
 A row of scores is never stored whole. For each page the running maximum m, the sum l of exp(score - m) and the
 weighted sum acc of V are brought up to date; what was summed under the old maximum is rescaled by exp(old m - new m).
 The tail, the last page, has slots without a token: their scores become -inf and their V is not touched, because
-0 * NaN is NaN. This is the readable form that every fast one is compared with; `bug` switches on a real mistake.
+0 * NaN is NaN. Several workers may share the pages, each with a run of neighbours; their parts are then combined by
+log-sum-exp. This is the readable form that every fast one is compared with; `bug` switches on a real mistake.
 Source: Milakov, Gimelshein, arXiv:1805.02867; FlashAttention-2, arXiv:2307.08691, 3.1.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from lab_engine.attention_bugs import BUGS, behaviour_of
 from lab_engine.errors import NanoqwenError
 from lab_engine.kv_pages import PAGE_SLOTS, pages_for
 
-BUGS = {
-    "no_tail_mask": "the empty slots of the tail take part in the softmax",
-    "mask_to_zero": "the empty slots get the score 0 instead of -inf",
-    "length_minus_one": "the current token is left out",
-    "floor_pages": "the number of pages is rounded down, so the tail is never read",
-    "no_rescale": "the sums are not rescaled when a later page has a larger maximum",
-    "head_modulo": "query head h reads KV head h % num_kv_heads instead of h // ratio",
-}
-"""The mistakes that `bug` can switch on, each with one line of what goes wrong."""
+__all__ = ["BUGS", "PageUpdate", "combine", "online_softmax_update", "paged_attention"]
+
+
+@dataclass(frozen=True)
+class PageUpdate:
+    """What one worker has after one page; T new tokens, H query heads.
+
+    split: the worker. page, page_id: the logical page and where it lies. scores float32 (H, T, 16), as they go into
+    the softmax. valid bool (T, 16): the slots whose token a row may look at. m, l (H, T) and acc (H, T, head_dim).
+    """
+
+    split: int
+    page: int
+    page_id: int
+    scores: Tensor
+    valid: Tensor
+    m: Tensor
+    l: Tensor
+    acc: Tensor
 
 
 def paged_attention(
-    q: Tensor, k_pages: Tensor, v_pages: Tensor, page_table: list[int], length: int, bug: str | None = None
+    q: Tensor,
+    k_pages: Tensor,
+    v_pages: Tensor,
+    page_table: Sequence[int] | Tensor,
+    length: int,
+    bug: str | None = None,
+    num_splits: int = 1,
+    observer: Callable[[PageUpdate], None] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Causal attention of the last T tokens of a sequence over all its pages.
 
@@ -37,29 +58,42 @@ def paged_attention(
     head_dim): the planes of one layer; length counts all tokens in the cache, the T new ones included. Returns the
     output, float32 (T, num_q_heads, head_dim), and lse float32 (T, num_q_heads): log of the sum of exp(score).
     A length of 0 gives zeros and lse -inf. The scale 1 / sqrt(head_dim) is applied to q, before the product.
+
+    num_splits workers take ceil(pages / num_splits) pages each, in order; the last ones may get none. observer sees
+    each page of each worker: the first page of all workers, then the second, as the workers run side by side.
     """
-    if bug is not None and bug not in BUGS:
-        raise NanoqwenError(f"bug {bug!r}: expected one of {', '.join(BUGS)}")
+    do = behaviour_of(bug)
     num_tokens, num_heads, head_dim = q.shape
-    kv_head = _kv_heads(num_heads, k_pages.shape[0], bug)
-    scaled = q.float().transpose(0, 1) / math.sqrt(head_dim)
-    visible = length - num_tokens + 1 + torch.arange(num_tokens)
-    if bug == "length_minus_one":
-        visible = visible - 1
-    m = torch.full((num_heads, num_tokens), -math.inf)
-    l = torch.zeros(num_heads, num_tokens)
-    acc = torch.zeros(num_heads, num_tokens, head_dim)
-    num_pages = length // PAGE_SLOTS if bug == "floor_pages" else pages_for(length)
-    for page, page_id in enumerate(page_table[:num_pages]):
-        k, v = k_pages[kv_head, page_id].float(), v_pages[kv_head, page_id].float()
-        slot_token = page * PAGE_SLOTS + torch.arange(PAGE_SLOTS)
-        valid = slot_token[None, :] < visible[:, None]
-        scores = _masked(scaled @ k.transpose(-1, -2), valid, slot_token < length, bug)
-        if bug not in ("no_tail_mask", "mask_to_zero"):
-            v = torch.where((slot_token < length)[:, None], v, 0.0)
-        m, l, acc = online_softmax_update(m, l, acc, scores, v, rescale=bug != "no_rescale")
-    out = acc / torch.where(l == 0, 1.0, l)[..., None]
-    return out.transpose(0, 1), (m + l.log()).transpose(0, 1)
+    q = q.float().transpose(0, 1)
+    kv_head = _kv_heads(num_heads, k_pages.shape[0], do.groups_are_neighbours)
+    num_pages = pages_for(length) if do.rounds_pages_up else length // PAGE_SLOTS
+    table = _checked_table(page_table, num_pages, k_pages.shape[1])
+    if not do.knows_newest_page and length % PAGE_SLOTS == 1:
+        table[-1] = _page_of_another(table, k_pages.shape[1])
+    visible = length - num_tokens + torch.arange(num_tokens) + do.counts_current_token
+
+    m = torch.full((_checked_splits(num_splits), num_heads, num_tokens), -math.inf)
+    l = torch.zeros(num_splits, num_heads, num_tokens)
+    acc = torch.zeros(num_splits, num_heads, num_tokens, head_dim)
+    run = -(-num_pages // num_splits)
+    for n in range(run):
+        page = torch.arange(n, num_pages, run)  # the n-th page of every worker that has one: the first of them
+        k, v = (pages[kv_head, table[page, None]].float() for pages in (k_pages, v_pages))
+        token = PAGE_SLOTS * page[:, None] + torch.arange(PAGE_SLOTS)
+        holds_token, valid = token < length, token[:, None] < visible[:, None]
+        scores = _masked(_scores(q, k, do.scores_in_fp16), valid, holds_token, do.tail_score)
+        if do.clears_tail_v:
+            v = torch.where(holds_token[:, None, :, None], v, 0.0)
+        busy = slice(len(page))
+        state = online_softmax_update(m[busy], l[busy], acc[busy], scores, v, do.rescales)
+        m[busy], l[busy], acc[busy] = state
+        if observer:
+            rows = page.tolist(), table[page].tolist(), scores, valid, *state
+            for split, row in enumerate(zip(*rows, strict=True)):
+                observer(PageUpdate(split, *row))
+    # A worker that saw nothing leaves 0 / 0 behind, which is NaN: undefined memory, as in a real kernel.
+    out, lse = combine(acc / l[..., None], m + l.log(), do.guards_empty_parts)
+    return out.transpose(0, 1), lse.transpose(0, 1)
 
 
 def online_softmax_update(
@@ -77,18 +111,59 @@ def online_softmax_update(
     return new_m, l * factor + p.sum(dim=-1), acc * factor[..., None] + p @ v
 
 
-def _kv_heads(num_heads: int, num_kv_heads: int, bug: str | None) -> Tensor:
+def combine(outs: Tensor, lses: Tensor, guard: bool = True) -> tuple[Tensor, Tensor]:
+    """One softmax from parts that have seen different tokens: each weighs exp(its lse).
+
+    outs float32 (parts, …, head_dim), each divided by its own sum; lses (parts, …) -> the output and its lse.
+    An empty part has lse -inf, and its output is never touched: it may hold anything. Only empty parts: 0 and -inf.
+    """
+    largest = lses.amax(dim=0)
+    if guard:
+        outs = torch.where((lses == -math.inf)[..., None], 0.0, outs)
+        largest = torch.where(largest == -math.inf, 0.0, largest)
+    weights = torch.exp(lses - largest)
+    total = weights.sum(dim=0)
+    out = (weights[..., None] * outs).sum(dim=0)
+    return out / torch.where(total == 0, 1.0, total)[..., None], largest + total.log()
+
+
+def _scores(q: Tensor, k: Tensor, in_fp16: bool) -> Tensor:
+    """q . k / sqrt(head_dim). The scale comes first: a raw q . k of Qwen2 may pass the largest fp16, 65,504."""
+    root = math.sqrt(q.shape[-1])
+    return (q @ k.mT).half().float() / root if in_fp16 else (q / root) @ k.mT
+
+
+def _masked(scores: Tensor, valid: Tensor, holds_token: Tensor, tail_score: float | None) -> Tensor:
+    """Scores (workers, H, T, 16) with -inf at later tokens and tail_score at slots that hold none."""
+    tail = scores if tail_score is None else tail_score
+    hidden = torch.where(holds_token[:, None, None], -math.inf, tail)
+    return torch.where(valid[:, None], scores, hidden)
+
+
+def _kv_heads(num_heads: int, num_kv_heads: int, groups_are_neighbours: bool) -> Tensor:
     """The KV head of each query head: h // ratio, since the heads of a group are neighbours."""
     if num_heads % num_kv_heads:
         raise NanoqwenError(f"{num_heads} query heads: expected a multiple of the {num_kv_heads} KV heads")
     heads = torch.arange(num_heads)
-    return heads % num_kv_heads if bug == "head_modulo" else heads // (num_heads // num_kv_heads)
+    return heads // (num_heads // num_kv_heads) if groups_are_neighbours else heads % num_kv_heads
 
 
-def _masked(scores: Tensor, valid: Tensor, holds_token: Tensor, bug: str | None) -> Tensor:
-    """Scores with -inf where a token may not look: at later tokens and at slots that hold none."""
-    if bug == "no_tail_mask":
-        valid = valid | ~holds_token
-    if bug == "mask_to_zero":
-        return torch.where(valid, scores, torch.where(holds_token, -math.inf, 0.0))
-    return torch.where(valid, scores, -math.inf)
+def _page_of_another(table: Tensor, pool_pages: int) -> int:
+    """The lowest page id that the sequence does not own: the stale entry of a bug, the same on every run."""
+    return min(set(range(pool_pages)) - set(table.tolist()), default=int(table[0]))
+
+
+def _checked_table(page_table: Sequence[int] | Tensor, num_pages: int, pool_pages: int) -> Tensor:
+    """The first num_pages page ids, int64, a copy; a negative id would silently read from the end of the pool."""
+    table = torch.as_tensor(page_table, dtype=torch.int64)[:num_pages].clone()
+    if len(table) < num_pages:
+        raise NanoqwenError(f"page_table: found {len(table)} page ids, expected at least {num_pages} for the length")
+    if num_pages and not 0 <= int(table.min()) <= int(table.max()) < pool_pages:
+        raise NanoqwenError(f"page_table: found {table.tolist()}, expected ids from 0 to {pool_pages - 1}")
+    return table
+
+
+def _checked_splits(num_splits: int) -> int:
+    if num_splits < 1:
+        raise NanoqwenError(f"num_splits: found {num_splits}, expected 1 or more")
+    return num_splits
