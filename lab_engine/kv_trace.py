@@ -61,8 +61,9 @@ class Frame:
     """The cache after an action; `action` is None before the first one.
 
     sequences: the living ones, by name; freed: names that were alive and are not. ref_counts: of every page id.
-    free_ids: the free list, next one first. What the action did: taken, the ids it took; copied, (from, to) of its
-    copy on write; returned, the ids that became free; error, the engine's words where it was refused, else "".
+    free_ids: the free list, next one first. What the action did: subject, the sequence that it made, changed, freed or
+    was refused for; taken, the ids it took; copied, (from, to) of its copy on write; returned, the ids that became
+    free; error, the engine's words where it was refused, else "".
     """
 
     action: Action | None
@@ -70,10 +71,15 @@ class Frame:
     freed: tuple[str, ...]
     ref_counts: tuple[int, ...]
     free_ids: tuple[int, ...]
+    subject: str = ""
     taken: tuple[int, ...] = ()
     copied: tuple[tuple[int, int], ...] = ()
     returned: tuple[int, ...] = ()
     error: str = ""
+
+    def table(self, name: str) -> tuple[int, ...]:
+        """The page table of a living sequence, () for any other name."""
+        return next((one.page_table for one in self.sequences if one.name == name), ())
 
 
 def parse_actions(text: str) -> tuple[Action, ...]:
@@ -113,15 +119,19 @@ class History:
         """Run an action and say what it did."""
         before = self.frame(action)
         try:
-            taken = self._run(action)
+            subject = self._subject(action)
+            taken = self._run(action, subject)
         except NanoqwenError as error:
-            return replace(before, error=str(error))
+            return replace(before, subject=action.sequence, error=str(error))
         after = self.frame(action)
-        tables = [{one.name: one.page_table for one in frame.sequences} for frame in (before, after)]
-        pairs = zip(*(table.get(action.sequence, ()) for table in tables), strict=False)
-        copied = tuple(pair for pair in pairs if pair[0] != pair[1])
-        returned = tuple(page_id for page_id in after.free_ids if before.ref_counts[page_id])
-        return replace(after, taken=tuple(taken), copied=copied, returned=returned)
+        old, new = before.table(subject), after.table(subject)
+        return replace(
+            after,
+            subject=subject,
+            taken=tuple(taken),
+            copied=tuple(pair for pair in zip(old, new, strict=False) if pair[0] != pair[1]),
+            returned=tuple(page_id for page_id in after.free_ids if before.ref_counts[page_id]),
+        )
 
     def frame(self, action: Action | None) -> Frame:
         """The cache as it is."""
@@ -134,20 +144,23 @@ class History:
             free_ids=pool.free_ids,
         )
 
-    def _run(self, action: Action) -> list[int]:
+    def _subject(self, action: Action) -> str:
+        if action.kind == "evict":
+            return self._oldest()
+        return self._free_name() if action.kind in ("new", "fork") else action.sequence
+
+    def _run(self, action: Action, subject: str) -> list[int]:
         """The ids that the action took."""
         if action.kind == "new":
-            self._add(self._free_name(), self.cache.new_sequence())
-        elif action.kind == "evict":
-            self.cache.free(self._oldest())
+            self._add(subject, self.cache.new_sequence())
         elif action.kind == "fork":
-            self._add(self._free_name(), self.cache.fork(self._named(action.sequence)))
+            self._add(subject, self.cache.fork(self._named(action.sequence)))
         elif action.kind == "append":
-            return self._append(self._named(action.sequence), action.count)
+            return self._append(self._named(subject), action.count)
         elif action.kind == "truncate":
-            self.cache.truncate(self._named(action.sequence), action.count)
+            self.cache.truncate(self._named(subject), action.count)
         else:
-            self.cache.free(self._named(action.sequence))
+            self.cache.free(self._named(subject))
         return []
 
     def _append(self, sequence: kv_pages.Sequence, count: int) -> list[int]:
@@ -174,8 +187,8 @@ class History:
             raise NanoqwenError(f"sequence {name}: does not exist; make it with new or fork")
         return self.sequences[name]
 
-    def _oldest(self) -> kv_pages.Sequence:
-        oldest = next((one for one in self.sequences.values() if not one.freed), None)
+    def _oldest(self) -> str:
+        oldest = next(filter(self._is_alive, self.sequences), None)
         if oldest is None:
             raise NanoqwenError("evict: no sequence is alive; make one with new")
         return oldest

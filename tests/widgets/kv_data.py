@@ -41,6 +41,7 @@ def frame_data(frame: Frame) -> dict[str, object]:
         "freed": list(frame.freed),
         "counts": list(frame.ref_counts),
         "free": list(frame.free_ids),
+        "subject": frame.subject,
         "taken": list(frame.taken),
         "copied": [list(pair) for pair in frame.copied],
         "returned": list(frame.returned),

@@ -44,10 +44,12 @@ function alive(named, name) {
   return one.freed ? refuse("sequence: was freed already; make a new one") : one;
 }
 
-function addSequence(named, make) {
+function freeName(named) {
   const names = new Set(living(named).map(([name]) => name));
-  const name = Array.from(LETTERS).find((letter) => !names.has(letter)) ?? refuse(`sequence: ${LETTERS.length} are alive, one for each letter; free one first`);
-  const one = make();
+  return Array.from(LETTERS).find((letter) => !names.has(letter)) ?? refuse(`sequence: ${LETTERS.length} are alive, one for each letter; free one first`);
+}
+
+function addSequence(named, name, one) {
   named.delete(name); // a letter that is given again is the youngest
   named.set(name, one);
 }
@@ -59,15 +61,21 @@ function freeSequence(pool, one) {
 
 const sharesTail = (pool, one) => one.length % PAGE_SLOTS > 0 && pool.counts[one.table.at(-1)] > 1;
 
+// The sequence that an action makes, changes or frees.
+function subjectOf(named, { kind, sequence }) {
+  if (kind === "evict") return living(named)[0]?.[0] ?? refuse("evict: no sequence is alive; make one with new");
+  return kind === "new" || kind === "fork" ? freeName(named) : sequence;
+}
+
 // ---- actions; each returns the ids that it took ----
 
 const actionKinds = {
-  new: (pool, named) => addSequence(named, () => ({ length: 0, table: [], freed: false })),
-  fork: (pool, named, { sequence }) => addSequence(named, () => {
+  new: (pool, named, action, name) => addSequence(named, name, { length: 0, table: [], freed: false }),
+  fork(pool, named, { sequence }, name) {
     const { length, table } = alive(named, sequence);
     table.forEach((id) => { pool.counts[id] += 1; });
-    return { length, table: [...table], freed: false };
-  }),
+    addSequence(named, name, { length, table: [...table], freed: false });
+  },
   append(pool, named, { sequence, count }) {
     const one = alive(named, sequence);
     const copies = count > 0 && sharesTail(pool, one);
@@ -85,11 +93,11 @@ const actionKinds = {
     one.table.splice(pagesFor(count)).reverse().forEach((id) => releasePage(pool, id));
     one.length = count;
   },
-  free: (pool, named, { sequence }) => freeSequence(pool, alive(named, sequence)),
-  evict: (pool, named) => freeSequence(pool, living(named)[0]?.[1] ?? refuse("evict: no sequence is alive; make one with new")),
+  free: (pool, named, action, name) => freeSequence(pool, alive(named, name)),
+  evict: (pool, named, action, name) => freeSequence(pool, alive(named, name)),
 };
 
-// ---- frames: {action, sequences: [{name, length, table}], freed, counts, free: next id first, taken, copied, returned, error} ----
+// ---- frames: {action, sequences: [{name, length, table}], freed, counts, free: next id first, subject, taken, copied, returned, error} ----
 
 function frameOf(pool, named, action) {
   const sorted = [...named].sort(([a], [b]) => (a < b ? -1 : 1));
@@ -99,20 +107,21 @@ function frameOf(pool, named, action) {
     freed: sorted.filter(([, one]) => one.freed).map(([name]) => name),
     counts: [...pool.counts],
     free: [...pool.free].reverse(),
-    taken: [], copied: [], returned: [], error: "",
+    subject: "", taken: [], copied: [], returned: [], error: "",
   };
 }
 
 function playAction(pool, named, action) {
   const before = frameOf(pool, named, action);
   try {
-    const taken = actionKinds[action.kind](pool, named, action) ?? [];
+    const subject = subjectOf(named, action);
+    const taken = actionKinds[action.kind](pool, named, action, subject) ?? [];
     const after = frameOf(pool, named, action);
-    const [old, now] = [before, after].map(({ sequences }) => sequences.find(({ name }) => name === action.sequence)?.table ?? []);
+    const [old, now] = [before, after].map(({ sequences }) => sequences.find(({ name }) => name === subject)?.table ?? []);
     const copied = old.flatMap((id, page) => (page < now.length && now[page] !== id ? [[id, now[page]]] : []));
-    return { ...after, taken, copied, returned: after.free.filter((id) => before.counts[id]) };
+    return { ...after, subject, taken, copied, returned: after.free.filter((id) => before.counts[id]) };
   } catch (refused) {
-    return { ...before, error: refused.message };
+    return { ...before, subject: action.sequence, error: refused.message };
   }
 }
 
