@@ -183,15 +183,6 @@ def test_forks_match_unshared_runs_bit_for_bit(load_exact):
     assert owners == [2, 1]
 
 
-def test_prefixes_that_differ_in_token_15_share_no_page(load_exact):
-    """There is no prefix reuse yet: a prompt that is already cached is computed again, exact multiple or not."""
-    decoder = load_exact()
-    first_logits = decoder.prefill(IDS[:32])
-    first, decoder.sequence = decoder.sequence, decoder.cache.new_sequence()
-    assert torch.equal(decoder.prefill(IDS[:32]), first_logits)
-    assert not set(first.page_table) & set(decoder.sequence.page_table)
-
-
 # Refusals, and what is left after them
 
 
