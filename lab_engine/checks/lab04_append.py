@@ -1,10 +1,12 @@
 """Lab 04, append: one more token for a sequence whose tail may be shared, on a pool that holds values."""
 
+from collections import Counter
 from collections.abc import Sequence as Series
+from operator import lt
 
 from lab_engine.checks.case import Args, Case, Mismatch
 from lab_engine.checks.exercise import Exercise
-from lab_engine.checks.lab04_history import Held, History, State, replayed
+from lab_engine.checks.lab04_history import History, State, replayed
 from lab_engine.checks.values import error_text, first_true, number, window
 from lab_engine.checks.verdict import Row
 from lab_engine.kv_pages import PAGE_SLOTS, Sequence
@@ -40,44 +42,46 @@ def append(pool: ValuePool, sequence: Sequence, value: object) -> None:
 
 
 def _judge(args: Args, expected: State, yours: State) -> Mismatch | None:
-    """From what is plainest to what is hidden: refusals, lengths, pages, values, counts, ids that nobody holds."""
-    if yours.broken:
-        return Mismatch(yours.broken, about_form=True)
+    """From what is plainest to what is hidden: refusals, lengths, pages, values, counts, ids that no table names."""
+    if yours.broken and not expected.refused:
+        return Mismatch(yours.broken, hint=_COUNTS if "the length" in yours.broken else "", about_form=True)
     if yours.refused != expected.refused:
         return _judge_refusals(args[0], expected, yours)
-    for name, wanted in expected.held.items():
-        wrong = _judge_held(args, name, wanted, yours.held[name], refused=bool(expected.refused))
+    for name in expected.held:
+        wrong = _judge_sequence(args, name, expected, yours)
         if wrong is not None:
             return wrong
-    if yours.free == expected.free:
-        return None
-    hint = "Every id that was taken stands in a table, and every id in no table is free again."
-    row = [
-        Row(f"{whose} free pages", (number(state.free),)) for whose, state in (("expected", expected), ("your", yours))
-    ]
-    return Mismatch(expected=row[0], yours=row[1], differ=(0,), hint=hint)
+    for page_id, count in yours.lost.items():
+        hint = _LEAK if count > 1 else "A page that is taken stands in a table, or it is never released."
+        return Mismatch(f"page id {page_id} is in no table; `ref_count` says {count}, expected 0", hint=hint)
+    return None
 
 
 def _judge_refusals(history: History, expected: State, yours: State) -> Mismatch:
     if expected.refused:
         value = expected.refused[0]
-        hint = "Let the error of `take` through: whoever called must know that the token has no slot."
+        hint = "This token needs a page: ask `take`, and let its error through to whoever called."
         return Mismatch(f"appending {value} returned; expected OutOfPages: no page is free", hint=hint)
     message = f"appending {yours.refused[0]} raised OutOfPages; expected it to fit"
     return Mismatch(message, hint=_IN_PLACE if history.full else _AT_SLOT_0)
 
 
-def _judge_held(args: Args, name: str, wanted: Held, found: Held, refused: bool) -> Mismatch | None:
+def _judge_sequence(args: Args, name: str, expected: State, yours: State) -> Mismatch | None:
+    wanted, found, refused = expected.held[name], yours.held[name], bool(expected.refused)
     if found.length != wanted.length:
-        hint = _FAIL_FIRST if refused else "Each append counts one token: `length` grows by 1."
+        hint = _FAIL_FIRST if refused else _COUNTS
         return _numbers(args, f"length of {name}", [wanted.length], [found.length], hint)
     if len(found.page_ids) != len(wanted.page_ids):
         hint = first_true((refused, _FAIL_FIRST), (wanted.length % PAGE_SLOTS == 0, _AT_SLOT_0), (True, _PAGES))
         return _numbers(args, f"pages of {name}", [len(wanted.page_ids)], [len(found.page_ids)], hint)
+    counter = Counter(page_id for one in yours.held.values() for page_id in one.page_ids)
+    tables = [counter[page_id] for page_id in found.page_ids]
+    if any(map(lt, found.ref_counts, tables)) and not yours.lost:
+        return _numbers(args, f"ref_counts of {name}", tables, found.ref_counts, _TAKE_FIRST if refused else _ONCE)
     if found.values != wanted.values:
         return _different_values(args, name, wanted.values, found.values)
     if found.ref_counts != wanted.ref_counts:
-        hint = _hint_for_counts(wanted.ref_counts, found.ref_counts, refused)
+        hint = _FULL_PAGE if found.ref_counts[0] < wanted.ref_counts[0] else _LEAK
         return _numbers(args, f"ref_counts of {name}", wanted.ref_counts, found.ref_counts, hint)
     return None
 
@@ -113,16 +117,6 @@ def _different_values(args: Args, name: str, wanted: Series[str], found: Series[
     )
 
 
-def _hint_for_counts(wanted: Series[int], found: Series[int], refused: bool) -> str:
-    fewer = any(b < a for a, b in zip(wanted, found, strict=True))
-    return first_true(
-        (refused and fewer, "If `take` fails, the page is already gone: take first, release after the copy."),
-        (found[0] < wanted[0], _FULL_PAGE),
-        (fewer, "One holder less, once: the other sequences still hold the page."),
-        (True, "A leak: the old page still counts a holder that has left. Release it once the copy is made."),
-    )
-
-
 def _hint_without_value(_case: Case, error: BaseException | None) -> str:
     if isinstance(error, IndexError):
         return "At slot 0 there is no page for the token yet: take one before you look at the tail."
@@ -138,23 +132,28 @@ def _show(args: Args) -> tuple[Row, ...]:
     return (Row("before", (), history.before), Row("then", (), history.then))
 
 
-_TWO_OWNERS = "Two owners, one page: the second write wins, in both. Copy the page before you write."
-_CAME_ALONG = "The old slots came along in no copy: `pool.copy(shared, own)` before you write."
+_TWO_OWNERS = "Two owners, one page: the second write wins, in both. Copy the page first, then write into the copy."
+_CAME_ALONG = "The old tokens did not come along: `pool.copy(shared, own)`, the source first, before you write."
+_LEAK = "A leak: the count of the old page stays 2. Release it once, after the copy."
+_TAKE_FIRST = "If `take` fails, the page is already gone: take first, release after the copy."
+_ONCE = "Release the old page once, and no other: the other sequences still hold it."
+_COUNTS = "Each append counts one token: `length` grows by 1."
+_SLOT = "Token t lies in slot t % 16 of logical page t // 16."
 _FULL_PAGE = "A full page is never written again: at slot 0 take a new page, and copy nothing."
 _FAIL_FIRST = "Fail first, then change: `take` may raise OutOfPages, so call it before anything else changes."
 _IN_PLACE = "`ref_count` 1: nobody else reads the tail, so write in place. No page is needed."
 _AT_SLOT_0 = "A page is taken at slot 0, when its first token comes, and not before."
 _PAGES = "One page for each 16 tokens, and one for the rest."
-_THREE_WAYS = "Slot 0: a new page. A tail that others hold: a copy. A tail of its own: write."
 
 CASES = (
-    Case("16 tokens", (History(8, {"a": 0}, appends="a" * 16),), _THREE_WAYS),
+    Case("16 tokens", (History(8, {"a": 0}, appends="a" * 16),), _SLOT),
     Case("17 tokens", (History(8, {"a": 0}, appends="a" * 17),), "The 17th token is slot 0 of a second page."),
     Case(
         "two sequences in turn", (History(8, {"a": 0, "b": 15}, appends="ab" * 18),), "Each sequence has its own tail."
     ),
     Case("fork at 20", (History(8, {"a": 20}, forks="b", appends="ab"),), _TWO_OWNERS),
     Case("two forks at 20", (History(8, {"a": 20}, forks="bc", appends="bac"),), _TWO_OWNERS),
+    Case("fork at 24 and a cut to 20", (History(8, {"a": 24}, forks="b", cut=20, appends="a"),), _TWO_OWNERS),
     Case("fork at 16", (History(8, {"a": 16}, forks="b", appends="ab"),), _FULL_PAGE),
     Case("one fork freed first", (History(2, {"a": 20}, forks="b", freed="b", appends="a"),), _IN_PLACE),
     Case("an own tail in a full pool", (History(1, {"a": 15}, appends="a"),), _IN_PLACE),

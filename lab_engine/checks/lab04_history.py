@@ -18,12 +18,16 @@ NO_PAGE = "–"
 
 @dataclass(frozen=True)
 class History:
-    """A pool of num_pages; sequences with so many tokens; forks of a; which are freed again; who appends, in order."""
+    """A pool of num_pages; sequences with so many tokens; forks of a; which are freed again; who appends, in order.
+
+    cut: to so many tokens a is truncated, after the forks.
+    """
 
     num_pages: int
     tokens: dict[str, int]
     forks: str = ""
     freed: str = ""
+    cut: int | None = None
     appends: str = ""
 
     @property
@@ -38,16 +42,19 @@ class History:
         parts += [f"{name}: {count} tokens" for name, count in self.tokens.items()]
         parts += [f"{name}: fork of a" for name in self.forks]
         parts += [f"{name} freed" for name in self.freed]
+        parts += [f"a cut to {self.cut} tokens"] if self.cut is not None else []
         return " · ".join(parts)
 
     @property
     def then(self) -> str:
         """In words, what is appended: `A20 to a · B20 to b`, the ends alone of a long list."""
-        sequences = {**self.tokens, **dict.fromkeys(self.forks, self.tokens["a"])}
+        lengths = {**self.tokens, **dict.fromkeys(self.forks, self.tokens["a"])}
+        if self.cut is not None:
+            lengths["a"] = self.cut
         parts = []
         for name in self.appends:
-            parts.append(f"{_value(name, sequences[name])} to {name}")
-            sequences[name] += 1
+            parts.append(f"{_value(name, lengths[name])} to {name}")
+            lengths[name] += 1
         return " · ".join(parts if len(parts) <= 4 else [*parts[:2], "…", parts[-1]])
 
 
@@ -63,11 +70,14 @@ class Held:
 
 @dataclass(frozen=True)
 class State:
-    """All sequences, the free pages, and the values that found no page. broken: what made a sequence unreadable."""
+    """All sequences, the values that found no page, and what is counted for ids that stand in no table.
+
+    broken: why the play stopped early, because a sequence can no longer be read or did not grow.
+    """
 
     held: dict[str, Held] = field(default_factory=dict)
-    free: int = 0
     refused: tuple[str, ...] = ()
+    lost: dict[int, int] = field(default_factory=dict)
     broken: str = ""
 
 
@@ -78,16 +88,21 @@ def replayed(function: Append, solution: Append) -> Callable[[History], State]:
         pool, sequences = _begun(history, solution)
         refused = []
         for name in history.appends:
-            value = _value(name, sequences[name].length)
+            sequence = sequences[name]
+            before, value = sequence.length, _value(name, sequence.length)
             try:
-                function(pool, sequences[name], value)
+                function(pool, sequence, value)
             except OutOfPages:
                 refused.append(value)
-            broken = _broken(name, sequences[name], pool)
+            broken = _broken(name, sequence, pool)
+            if not broken and value not in refused and sequence.length != before + 1:
+                broken = f"the length of {name} is {sequence.length}; expected {before + 1}"
             if broken:
                 return State(broken=f"after {value} was appended, {broken}")
         held = {name: _held(pool, sequence) for name, sequence in sequences.items()}
-        return State(held, pool.num_free, tuple(refused))
+        named = {page_id for one in held.values() for page_id in one.page_ids}
+        lost = {page_id: pool.ref_count(page_id) for page_id in range(pool.num_pages) if page_id not in named}
+        return State(held, tuple(refused), {page_id: count for page_id, count in lost.items() if count})
 
     return run
 
@@ -107,6 +122,8 @@ def _begun(history: History, solution: Append) -> tuple[ValuePool, dict[str, Seq
     sequences |= {name: pool.fork(sequences["a"]) for name in history.forks}
     for name in history.freed:
         pool.free(sequences.pop(name))
+    if history.cut is not None:
+        sequences["a"].length = history.cut
     return pool, sequences
 
 

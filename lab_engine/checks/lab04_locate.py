@@ -70,9 +70,7 @@ def _hint(args: Args, expected: tuple[int, int, int], yours: tuple[int, int, int
 
     in_4096_pages = (plane * num_pages + page_id) * 4096 + 2 * dim
     return first_true(
-        (yours[2] == in_pool(plane * num_pages + page), _ASK),
-        (yours[2] in (token * 256, token * slot_bytes, token * slot_bytes + 2 * dim), _CONTIGUOUS),
-        (yours[2] == in_pool(plane * num_pages) - slot * slot_bytes + token * slot_bytes, _CONTIGUOUS),
+        (yours[2] in (token * 256, token * slot_bytes, in_pool(page), in_pool(plane * num_pages + page)), _CONTIGUOUS),
         (2 * yours[2] == address, "2 bytes an element: yours counts elements."),
         (yours[2] == address - dim, "2 bytes an element, of `dim` too: 2 × dim."),
         (yours[2] == address - 2 * dim, "`dim` elements of the slot come before it: + 2 × dim."),
@@ -113,7 +111,7 @@ def _show(args: Args) -> tuple[Row, ...]:
 _PARTS = ("page id", "slot", "address")
 _ASK = "Ask the table: logical page 3 of the running sequence is id 12."
 _SWAPPED = "16 slots a page: token // 16 is the logical page, token % 16 the slot."
-_CONTIGUOUS = "That is the cache before paging: here the page id says where the 16 slots lie."
+_CONTIGUOUS = "That is the cache before paging: here the page id, not the logical page, says where the 16 slots lie."
 _SMALL_PAGES = "2 KiB pages there: a page has 16 × head_dim × 2 bytes, and head_dim is 64."
 _PLANE = (
     "A plane is contiguous: plane × num_pages pages come before it, then the ids of this plane one after the other."
@@ -138,7 +136,7 @@ CASES = (
     _case("head_dim 64", 55, head_dim=64),
     _case("dim 127", 21, dim=127),
     _case("plane 30 of the 7B", 55, plane=30, num_pages=64, dim=5),
-    _case("the last plane of the 7B", 40, plane=223, num_pages=2048, dim=64),
+    _case("the last plane of the 7B", 30, plane=223, num_pages=2048, dim=64),
     Case(
         "token −1",
         (-1, _TABLE, 0, 16, 0, 128),

@@ -359,3 +359,50 @@ def test_a_check_leaves_the_random_state_alone():
     for exercise in exercises("08_decoder").values():
         check(exercise, exercise.solution)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+KEEPS = dataclasses.replace(
+    DOUBLE,
+    solution=lambda values: values.nan_to_num(),
+    cases=(Case("a NaN", (torch.tensor([1.0, torch.nan, torch.inf]),), ""),),
+    judge=lambda _args, expected, yours: None if torch.equal(expected, yours) else Mismatch("other numbers"),
+    show=lambda _args: (),
+)
+
+
+def test_a_nan_among_the_arguments_is_still_the_same_argument():
+    assert check(KEEPS, lambda values: values.nan_to_num()).status == "passed"
+
+
+def test_a_nan_that_was_written_over_is_a_changed_argument():
+    assert "changed one of its arguments" in check(KEEPS, lambda values: values.nan_to_num_()).message
+
+
+def test_a_nan_that_was_written_is_a_changed_argument():
+    def spoils(values):
+        result = values.nan_to_num()
+        values[0] = torch.nan
+        return result
+
+    assert "changed one of its arguments" in check(KEEPS, spoils).message
+
+
+REFUSES = dataclasses.replace(
+    DOUBLE, cases=(Case("outside", ([1],), "Look at the length.", refuses=(), error=IndexError),)
+)
+
+
+def raising(error):
+    def function(values):
+        raise error
+
+    return function
+
+
+def test_a_case_may_ask_for_an_error_of_another_class_without_names():
+    assert check(REFUSES, raising(IndexError())).status == "passed"
+    wrong = check(REFUSES, raising(ValueError("outside")))
+    assert wrong.message.startswith("raised ValueError: outside, in line ")
+    assert wrong.message.endswith("; expected an IndexError")
+    assert check(REFUSES, lambda _: 3).message == "returned an int; expected an IndexError"
+    assert check(REFUSES, lambda _: 3).hint == "Look at the length."
