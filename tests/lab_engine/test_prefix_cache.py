@@ -289,16 +289,22 @@ def test_tokens_that_are_not_those_of_the_sequence_are_refused(token_ids):
         prefixes.remember(sequence, token_ids)
 
 
-@pytest.mark.parametrize("weak_hash", [lambda *_: 0, lambda _, tokens: hash(tokens)], ids=["constant", "page alone"])
-def test_tokens_of_one_hash_are_not_taken_for_each_other(monkeypatch, weak_hash):
-    """Prompts find their own page or none: nothing is mixed up, and no page is lost."""
+@pytest.mark.parametrize(
+    ("weak_hash", "shared"),
+    [(lambda *_: 0, [0, 0, 0, 16]), (lambda _, tokens: hash(tokens), [0, 0, 16, 32])],
+    ids=["constant", "page alone"],
+)
+def test_tokens_of_one_hash_are_not_taken_for_each_other(monkeypatch, weak_hash, shared):
+    """The two texts have the same second page after another first one: its K and V differ. No page is lost either."""
     monkeypatch.setattr(prefix_cache_module, "chain_hash", weak_hash)
     cache = cache_of(8)
     prefixes = PrefixCache(cache)
-    for token_ids in (range(40), [*range(100, 116), *range(16, 40)], range(40)):
-        before = prefixes.start(token_ids)
-        assert read(cache, before) == list(token_ids)[: before.length]
-        cache.free(before)
+    text, other = range(40), [*range(100, 116), *range(16, 40)]
+    for token_ids, length in zip((text, other, other, text), shared, strict=True):
+        sequence = prefixes.start(token_ids)
+        assert sequence.length == length
+        assert read(cache, sequence) == list(token_ids)[:length]
+        cache.free(sequence)
         cache.free(remembered(cache, prefixes, token_ids))
     assert cache.pool.num_used == len(prefixes)
     prefixes.evict(8)
