@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from lab_engine.backends import availability, make_backend
 from lab_engine.bench.attention import attention_7b
+from lab_engine.bench.cache import cache_step_256
 from lab_engine.bench.decode import decode_05b, decode_tiny, prefill_05b
 from lab_engine.bench.files import open_4gb, open_memory, pack_fp16, verify_file
 from lab_engine.bench.machine import LoadMeter, device, versions
@@ -37,6 +38,7 @@ BENCHMARKS = (
     Benchmark("open_memory/4gb", "bytes", False, open_memory),
     Benchmark("verify/fp", "bytes/s", True, verify_file),
     Benchmark("attention2048/qwen2.5-coder-7b", "s", False, attention_7b),
+    Benchmark("cache_step/256", "s", False, cache_step_256),
 )
 GPU_NAMES = tuple(f"{what}/qwen2.5-coder-7b" for what in "gemv_token decode128 decode512 decode8192 prefill512".split())
 """What `--backend cuda` measures where a Hopper GPU is; named here so that asking for one says why not."""

@@ -18,6 +18,7 @@ from lab_engine import bench, cli
 from lab_engine.bench import attention, decode, files, machine, models, startup
 from lab_engine.bench.qwen_tokenizer import CONTROL_TOKENS, TEXT_TOKENS, qwen_sized_tokenizer
 from lab_engine.config import ModelConfig
+from lab_engine.kv_pages import KVCache, PagePool
 from lab_engine.nanoqwen_file import NanoqwenFile
 from lab_engine.reference import reference_logits
 from lab_engine.tokenizer import Tokenizer
@@ -29,7 +30,7 @@ SMALL_7B = ModelConfig(256, 384, 2, 14, 2, 128, 512, 4096, 1e6, 1e-6, tie_embedd
 DESIGN_NAMES = [
     *("decode/tiny-coder", "decode/qwen2.5-coder-0.5b", "prefill512/qwen2.5-coder-0.5b", "first_token/tiny-coder"),
     *("memory_over_weights/tiny-coder", "pack/fp16", "open/4gb", "open_memory/4gb", "verify/fp"),
-    "attention2048/qwen2.5-coder-7b",
+    *("attention2048/qwen2.5-coder-7b", "cache_step/256"),
 ]
 FIELDS = {"name", "value", "unit", "limit", "peer", "load", "passed", "kind", "device", "versions"}
 
@@ -105,6 +106,34 @@ def test_attention_that_forgets_the_last_token_is_noticed(monkeypatch, small):
 
     monkeypatch.setattr(attention, "make_backend", forgetful)
     assert measure("attention2048/qwen2.5-coder-7b").value is None
+
+
+def test_a_step_of_the_cache_for_256_sequences_takes_at_most_2_ms(small):
+    assert measure("cache_step/256").value <= 2e-3
+
+
+@pytest.mark.parametrize("place", [0, 1, 2], ids=["slots", "tables", "lengths"])
+def test_a_cache_step_that_is_wrong_in_one_number_is_noticed(monkeypatch, small, place):
+    """One off in the slots, the tables or the lengths of the batch."""
+    append_each, tables = KVCache.append_each, KVCache.tables
+
+    def off(tensor, here):
+        tensor[(0,) * tensor.ndim] += here
+        return tensor
+
+    monkeypatch.setattr(KVCache, "append_each", lambda *arguments: off(append_each(*arguments), place == 0))
+    monkeypatch.setattr(
+        KVCache,
+        "tables",
+        lambda *arguments: tuple(off(one, place == at) for at, one in enumerate(tables(*arguments), start=1)),
+    )
+    assert measure("cache_step/256").value is None
+
+
+def test_a_cache_that_gives_one_page_to_two_sequences_is_noticed(monkeypatch, small):
+    take = PagePool.take
+    monkeypatch.setattr(PagePool, "take", lambda pool: take(pool) // 2 * 2)
+    assert measure("cache_step/256").value is None
 
 
 def test_a_checksum_that_is_not_compared_is_noticed(monkeypatch, small):
