@@ -63,7 +63,7 @@ class Frame:
     sequences: the living ones, by name; freed: names that were alive and are not. ref_counts: of every page id.
     free_ids: the free list, next one first. What the action did: subject, the sequence that it made, changed, freed or
     was refused for; taken, the ids it took; copied, (from, to) of its copy on write; returned, the ids that became
-    free; error, the engine's words where it was refused, else "".
+    free, in that order; error, the engine's words where it was refused, else "".
     """
 
     action: Action | None
@@ -130,7 +130,7 @@ class History:
             subject=subject,
             taken=tuple(taken),
             copied=tuple(pair for pair in zip(old, new, strict=False) if pair[0] != pair[1]),
-            returned=tuple(page_id for page_id in after.free_ids if before.ref_counts[page_id]),
+            returned=tuple(page_id for page_id in reversed(after.free_ids) if before.ref_counts[page_id]),
         )
 
     def frame(self, action: Action | None) -> Frame:

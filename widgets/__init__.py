@@ -3,7 +3,8 @@
 from widgets.decoder import BugDesk
 from widgets.int4_group import OneGroup
 from widgets.int4_word import WordUnpack
+from widgets.kv_pages import KVPages
 from widgets.nanoqwen_file import FileMap
 from widgets.tour import Tour
 
-__all__ = ["BugDesk", "FileMap", "OneGroup", "Tour", "WordUnpack"]
+__all__ = ["BugDesk", "FileMap", "KVPages", "OneGroup", "Tour", "WordUnpack"]

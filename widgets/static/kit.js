@@ -5,7 +5,9 @@
 //         down on the mark with `drag: name` at `start` and is now at x, y,
 //         key?(trace, state, key) → values | null: what a key in the picture sets instead of stepping, keys?: its help,
 //         stepOf?(trace, state) → step, stepTo?(trace, state, step) → values: where the stepper stands and what it sets, where
-//         that is no state named step, pace?: ms a step in Play, lines?: rows of the longest sentence}. All of them are free of the DOM.
+//         that is no state named step, pace?: ms a step in Play, lines?: rows of the longest sentence,
+//         tools?(trace, state) → [{label, key, title, values}]: buttons under the picture, always the same ones, with what
+//         a click on each now sets, or null and the reason as its title}. All of them are free of the DOM.
 // The model is the one place of the state. `save_changes` keeps one message in flight and lets a newer one replace
 // a waiting one; nothing here waits for an answer, so the picture also moves when the kernel is busy or gone.
 import { copyText, measurer, placeOf, say } from "./browser.js";
@@ -39,11 +41,12 @@ class View {
     this.root.dataset.lmSuppressShortcuts = "true"; // JupyterLab's own keys stay out
     ["hatch", "hatchw", "dots"].forEach((name) => this.root.style.setProperty(`--nl-${name}`, `url(#nl-${name}-${id})`));
     this.root.style.setProperty("--nl-lines", this.picture.lines ?? 1);
-    this.root.innerHTML = patternsHtml(id) + shellHtml(this.spec, this.steps, this.picture.keys);
+    this.root.innerHTML = patternsHtml(id) + shellHtml(this.spec, this.steps, this.picture.keys, this.tools);
     element.append(this.root);
     const find = (query) => this.root.querySelector(query);
     this.parts = { figure: find(".nl-pic"), state: find(".nl-state"), scrub: find(".nl-scrub"), slider: find("input"), count: find(".nl-count"), play: find(".play"), shell: find(".nl-shell") };
     this.chips = Array.from(this.root.querySelectorAll(".nl-chip"));
+    this.buttons = Array.from(this.root.querySelectorAll(".nl-tools .nl-btn"));
     this.asks = Array.from(this.root.querySelectorAll("[data-ask]"));
   }
 
@@ -71,6 +74,8 @@ class View {
   get state() { return Object.fromEntries(this.spec.fields.map((name) => [name, this.model.get(name)])); }
   get step() { return this.picture.stepOf ? this.picture.stepOf(this.trace, this.state) : this.state.step; }
   get steps() { return this.picture.steps ? this.picture.steps(this.trace, this.state) : this.trace.steps.length; }
+
+  get tools() { return this.picture.tools?.(this.trace, this.state) ?? []; }
 
   // ---- state ----
   change(values) {
@@ -127,7 +132,15 @@ class View {
       chip.tabIndex = on || (!presetNamed(this.spec, state.preset) && at === 0) ? 0 : -1;
     });
     this.asks.forEach((ask) => ask.classList.toggle("on", ask.dataset.ask === state.preset));
+    this.tools.forEach((tool, at) => this.drawTool(this.buttons[at], tool));
     if (parts.slider) this.drawStepper(this.step, steps);
+  }
+
+  drawTool(button, { title, values }) {
+    button.title = title;
+    button.setAttribute("aria-disabled", String(!values));
+    if (values) button.dataset.set = JSON.stringify(values);
+    else delete button.dataset.set;
   }
 
   drawStepper(step, steps) {
@@ -217,7 +230,7 @@ class View {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const where = this.where(event.target);
     const presets = this.presenter.on && event.key.startsWith("Arrow");
-    const values = where === "picture" && !presets ? this.picture.key?.(this.trace, this.state, event.key) : null;
+    const values = (where === "picture" || where === "tools") && !presets ? this.picture.key?.(this.trace, this.state, event.key) : null;
     const action = keyAction(event.key, where, this.presenter.on);
     event.stopPropagation();
     if (!values && !action) return;
@@ -229,6 +242,7 @@ class View {
   where(target) {
     if (target === this.parts.slider) return "scrubber";
     if (target.closest(".nl-chips")) return "chips";
+    if (target.closest(".nl-tools")) return "tools";
     return target.closest("button") ? "button" : "picture";
   }
 

@@ -119,7 +119,7 @@ function playAction(pool, named, action) {
     const after = frameOf(pool, named, action);
     const [old, now] = [before, after].map(({ sequences }) => sequences.find(({ name }) => name === subject)?.table ?? []);
     const copied = old.flatMap((id, page) => (page < now.length && now[page] !== id ? [[id, now[page]]] : []));
-    return { ...after, subject, taken, copied, returned: after.free.filter((id) => before.counts[id]) };
+    return { ...after, subject, taken, copied, returned: [...after.free].reverse().filter((id) => before.counts[id]) };
   } catch (refused) {
     return { ...before, subject: action.sequence, error: refused.message };
   }

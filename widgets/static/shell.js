@@ -38,6 +38,12 @@ function stepperHtml(steps) {
     <span class="nl-scrub"><input type="range" min="0" step="1" aria-label="step"></span><span class="nl-count"></span></div>`;
 }
 
+// Buttons under the picture; the kit gives each its title and what it sets, at every draw.
+function toolsHtml(tools) {
+  const one = ({ label, key }) => `<button type="button" class="nl-btn" aria-keyshortcuts="${escapeText(key)}"><span>${escapeText(label)}</span><kbd aria-hidden="true">${escapeText(key)}</kbd></button>`;
+  return tools.length ? `<div class="nl-tools" role="toolbar" aria-label="actions">${tools.map(one).join("")}</div>` : "";
+}
+
 // All sentences lie in one place, so that the tallest gives the height and nothing jumps.
 function asksHtml(spec) {
   const asks = [["", spec.ask], ...spec.presets.map((preset) => [preset.name, preset.ask])];
@@ -49,7 +55,7 @@ function badgeHtml({ kind, source }) {
   return `<span class="nl-badge" title="${escapeText(source)}"><svg width="12" height="12" viewBox="0 0 12 12" aria-hidden="true"><path d="${drawing}"/></svg>${word}</span>`;
 }
 
-export function shellHtml(spec, steps, keys = "arrow keys step") {
+export function shellHtml(spec, steps, keys = "arrow keys step", tools = []) {
   const title = escapeText(spec.title);
   return `<section class="nl-shell" tabindex="-1" aria-label="${title}">
     <div class="nl-head"><h3 class="nl-title">${title}</h3><span class="nl-lab">${escapeText(spec.lab)}</span><span class="nl-gap"></span>
@@ -57,6 +63,7 @@ export function shellHtml(spec, steps, keys = "arrow keys step") {
     <p class="nl-ask">${asksHtml(spec)}</p>
     <div class="nl-chips" role="radiogroup" aria-label="preset">${spec.presets.map(chip).join("")}</div>
     <figure class="nl-pic" tabindex="0" aria-label="picture; ${escapeText(keys)}"></figure>
+    ${toolsHtml(tools)}
     ${stepperHtml(steps)}
     <div class="nl-foot"><span class="nl-state" role="status" aria-live="polite"></span>${badgeHtml(spec.badge)}</div>
   </section>`;

@@ -48,7 +48,7 @@ export function codeLine(spec, state) {
 const steps = { ArrowLeft: "previous", ArrowUp: "previous", ArrowRight: "next", ArrowDown: "next", Home: "first", End: "last" };
 const presets = { ArrowLeft: "previous preset", ArrowUp: "previous preset", ArrowRight: "next preset", ArrowDown: "next preset" };
 
-// What a key does. where = "scrubber" | "chips" | "button" | "picture"; null = the browser's own doing, if any.
+// What a key does. where = "scrubber" | "chips" | "button" | "tools" | "picture"; null = the browser's own doing, if any.
 export function keyAction(key, where, presenting) {
   if (key === "Escape") return presenting ? "leave" : null;
   if (key === " ") return where === "scrubber" || where === "picture" ? "play" : null;
