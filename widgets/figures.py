@@ -170,6 +170,8 @@ def _paint(classes: str) -> tuple[str, str, float]:
     mark, _, tint = _hue(names)
     if "fill" in names:
         return tint, mark, 1
+    if "tint" in names:
+        return tint, "none", 0
     if "solid" in names:
         return mark, "none", 0
     if "tag" in names:

@@ -125,15 +125,16 @@ def _owners(canvas: Canvas, names: list[str], x: float, y: float) -> None:
     for down, row in enumerate(rows):
         width = PAGE_WIDTH / len(row)
         for at, name in enumerate(row):
-            canvas.rect(x + at * width, y + down * height, width, height, f"{hue(name)} fill")
+            canvas.rect(x + at * width, y + down * height, width, height, f"{hue(name)} tint")
             top = (26 if len(rows) > 1 else 32) + 14 * down
             canvas.text(x + (at + 0.5) * width, y + top, name, f"c b ink {hue(name)}")
     canvas.rect(x, y, PAGE_WIDTH, PAGE_HEIGHT, "empty")
 
 
 def _change(frame: Frame, page_id: int) -> str:
-    copies = {new: old for old, new in frame.copied}
-    return f"copy of {copies[page_id]}" if page_id in copies else "taken" if page_id in frame.taken else ""
+    if any(page_id == copy for _, copy in frame.copied):
+        return "copied"
+    return "taken" if page_id in frame.taken else ""
 
 
 def _counters(canvas: Canvas, frame: Frame) -> None:

@@ -27,37 +27,36 @@ def kv_presets() -> list[Preset]:
         ),
         _preset(
             "running sequence",
-            "56 tokens lie on ids 5, 9, 2, 12: logical neighbours, strangers in memory. Only the tail has empty slots, "
-            "however long the sequence is.",
+            "56 tokens on ids 5, 9, 2, 12: neighbours in the table, strangers in memory. Only the tail has empty "
+            "slots, at any length.",
             "new; append A 56",
             2,
         ),
         _preset(
             "two forks at 20",
-            "B is a fork of A: two ids, each held twice, no byte copied. Step right: the first write copies page 1, "
-            "the second write copies nothing.",
+            "B is a fork of A: two ids, each held twice, nothing copied. Step right: the first write copies page 1, "
+            "the second nothing.",
             "new; append A 20; fork A; append B; append A",
             3,
         ),
         _preset(
             "full pool",
-            "No id is free and D holds 15 tokens. Step right twice: the 16th fits all the same, the 17th is refused "
-            "and changes nothing.",
+            "No id is free, and D holds 15 tokens. Step right twice: the 16th fits all the same, the 17th is refused.",
             "new; append A 80; new; append B 96; new; append C 64; new; append D 15; append D; append D",
             8,
         ),
         _preset(
             "fragmented",
-            "Every other of 8 sequences went. No gap is wider than 2 pages, so 100 tokens (7 pages) in one piece have "
-            "no place. Step right twice: in pages they have.",
+            "Every other of 8 sequences went: no gap over 2 pages, no room for 100 tokens in one piece. Step right "
+            "twice: they fit.",
             f"{filled}; free B; free D; free F; free H; new; append B 100",
             20,
             "ascending",
         ),
         _preset(
             "shared prefix of 40",
-            "Four sequences begin alike: 3 ids, each held four times. Play: after 16 tokens of their own they hold "
-            "10 ids, not 16, for the two whole pages stay shared.",
+            "Four sequences begin alike: 3 ids, each held four times. Play: 16 tokens later it is 10 ids, not 16; "
+            "whole pages stay shared.",
             f"new; append A 40{forks}",
             5,
         ),

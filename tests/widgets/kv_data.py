@@ -9,8 +9,18 @@ import random
 from pathlib import Path
 
 from lab_engine.kv_trace import Frame, parse_actions, trace_history
+from widgets.kv_pages import KVPages
+from widgets.kv_pages_text import counters, event_words
 
 DATA_FILE = Path(__file__).parent / "js" / "kv_pages.json"
+BUSY = (
+    "new; append A 37; new; append B 18; new; append C 48; fork A; append D 3; fork C; append E; truncate B 16; "
+    "free B; new; append B 25; fork E; append F 2; append A 12; append D 9; free C; free C; truncate D 33; append D 99"
+    "; evict"
+)
+"""Six sequences after many actions, two of them refused."""
+EIGHT = "new; append A 20; fork A; fork A; fork A; fork A; fork A; fork A; fork A; truncate C 17; append B; append H 16"
+FULL = "new; append A 256; fork A; append B; new; append C; truncate A 3; append B 13; evict; evict; evict; evict"
 PICKED = [
     "",
     "new; append A 15; append A; append A",
@@ -69,7 +79,39 @@ def javascript_data() -> dict[str, object]:
         randoms.append({"line": line, "order": order, "frames": [*map(digest, history(line, order))]})
     picked = [{"line": line, "order": (order := [2, 0, 5, 1, 7, 3, 6, 4])} | {
         "frames": [frame_data(frame) for frame in history(line, order)]} for line in PICKED]  # fmt: skip
-    return {"picked": picked, "random": randoms}
+    playground = KVPages()
+    return {
+        "trace": playground._trace,
+        "spec": playground._spec,
+        "cases": [case(KVPages(**state)) for state in states()],
+        "picked": picked,
+        "random": randoms,
+    }
+
+
+def states() -> list[dict[str, str | int]]:
+    """Every step of every preset and of three busy histories, with the followed, a fixed and an absent sequence."""
+    presets = [dict(preset.values) for preset in KVPages()._presets.values()]
+    busy = [{"order": "running", "actions": line} for line in (BUSY, EIGHT, FULL, "")]
+    found = []
+    for history in (*presets, *busy):
+        for step in range(len(parse_actions(str(history["actions"]))) + 1):
+            sequence, token = [("", -1), ("A", 5), ("B", 255), ("", 31)][step % 4]
+            found.append({**history, "sequence": sequence, "token": token, "step": step})
+    return found
+
+
+def case(playground: KVPages) -> dict[str, object]:
+    """A state and Python's words for it."""
+    frame = playground.scene.frame
+    state = {name: getattr(playground, name) for name in playground.fields}
+    words = {"sentence": playground.sentence, "code": playground.code}
+    return {
+        "state": state,
+        **words,
+        "event": list(event_words(frame)),
+        "counters": [list(row) for row in counters(frame)],
+    }
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import { PAGE_SLOTS } from "./kv_allocator.js";
 import { bytesWords, eventWords, historyOf, holdersOf, keyPages, kvCounters, kvSentence, kvTools, noPlaceWords, placeWords, sceneOf, validSlots } from "./kv_pages_words.js";
 import { playground } from "./kit.js";
 
-const WIDE_PAGES = 760;
+const WIDE_PAGES = 840; // less leaves a page of the pool too narrow for its words
 const ROW = 24;
 const TABLE_LEFT = 68;
 const poolPage = { across: 8, gap: 4, height: 102, below: 8, bar: 14 };
@@ -114,17 +114,17 @@ function slotHit(trace, holder, id, slot, x, y, width, height, set) {
   return rect(x, y, width, height, "hit", { set, title: `${holder.name} · ${placeWords(trace, place)}` });
 }
 
-function changeWords({ taken, copied }, id) {
-  const copy = copied.find(([, to]) => to === id);
-  return copy ? `copy of ${copy[0]}` : taken.includes(id) ? "taken" : "";
-}
+const changeWords = ({ taken, copied }, id) => (copied.some(([, to]) => to === id) ? "copied" : taken.includes(id) ? "taken" : "");
 
 // ---- counters ----
 
-export function countersPanel(trace, scene, width) {
-  const starts = [0, 0.22, 0.42, 0.66].map((part) => Math.round(part * width));
+export function countersPanel(trace, scene, width, measure) {
+  const starts = [0, 0.22, 0.42, 0.66, 1].map((part) => Math.round(part * width));
   const marks = [line(0, 0, width, 0, "rule")];
-  kvCounters(trace, scene.frame).forEach(([label, value, note], at) => marks.push(text(starts[at], 16, label, "s mu"), text(starts[at], 32, value, "b"), text(starts[at], 47, note, "s mu")));
+  kvCounters(trace, scene.frame).forEach((words, at) => {
+    const room = starts[at + 1] - starts[at] - (at < 3 ? 4 : 0);
+    words.forEach((one, row) => marks.push(text(starts[at], [16, 32, 47][row], fit(one, room, measure, ["s", "b", "s"][row]), ["s mu", "b", "s mu"][row])));
+  });
   return marks;
 }
 
