@@ -23,6 +23,8 @@ from lab_engine.kv_pages import PAGE_SLOTS, pages_for
 
 __all__ = ["BUGS", "PageUpdate", "combine", "online_softmax_update", "paged_attention"]
 
+_LOWEST = torch.finfo(torch.float32).min
+
 
 @dataclass(frozen=True)
 class PageUpdate:
@@ -64,7 +66,8 @@ def paged_attention(
     """
     do = behaviour_of(bug)
     num_tokens, num_heads, head_dim = q.shape
-    q = q.float().transpose(0, 1)
+    root = math.sqrt(head_dim)
+    q = q.float().transpose(0, 1) / (1.0 if do.scores_in_fp16 else root)
     kv_head = _kv_heads(num_heads, k_pages.shape[0], do.groups_are_neighbours)
     num_pages = pages_for(length) if do.rounds_pages_up else length // PAGE_SLOTS
     table = _checked_table(page_table, num_pages, k_pages.shape[1])
@@ -76,19 +79,26 @@ def paged_attention(
     l = torch.zeros(num_splits, num_heads, num_tokens)
     acc = torch.zeros(num_splits, num_heads, num_tokens, head_dim)
     run = -(-num_pages // num_splits)
+
+    token = torch.arange(PAGE_SLOTS * num_pages).view(num_pages, PAGE_SLOTS)
+    valid, empty = token[:, None] < visible[:, None], token >= length
+    later = ~(valid | empty[:, None])
     for n in range(run):
-        page = torch.arange(n, num_pages, run)  # the n-th page of every worker that has one: the first of them
-        k, v = (pages[kv_head, table[page, None]].float() for pages in (k_pages, v_pages))
-        token = PAGE_SLOTS * page[:, None] + torch.arange(PAGE_SLOTS)
-        holds_token, valid = token < length, token[:, None] < visible[:, None]
-        scores = _masked(_scores(q, k, do.scores_in_fp16), valid, holds_token, do.tail_score)
+        step = slice(n, None, run)  # the n-th page of every worker that has one; those are the first workers
+        k, v = (_gathered(pages, kv_head, table[step]) for pages in (k_pages, v_pages))
+        scores = q @ k.mT
+        if do.scores_in_fp16:
+            scores = scores.half().float() / root
+        scores.masked_fill_(later[step, None], -math.inf)
+        if do.tail_score is not None:
+            scores.masked_fill_(empty[step, None, None], do.tail_score)
         if do.clears_tail_v:
-            v = torch.where(holds_token[:, None, :, None], v, 0.0)
-        busy = slice(len(page))
+            v.masked_fill_(empty[step, None, :, None], 0.0)
+        busy = slice(len(k))
         state = online_softmax_update(m[busy], l[busy], acc[busy], scores, v, do.rescales)
         m[busy], l[busy], acc[busy] = state
         if observer:
-            rows = page.tolist(), table[page].tolist(), scores, valid, *state
+            rows = range(n, num_pages, run), table[step].tolist(), scores, valid[step], *state
             for split, row in enumerate(zip(*rows, strict=True)):
                 observer(PageUpdate(split, *row))
     # A worker that saw nothing leaves 0 / 0 behind, which is NaN: undefined memory, as in a real kernel.
@@ -105,7 +115,7 @@ def online_softmax_update(
     Start with m = -inf, l = 0, acc = 0; a page whose scores are all -inf leaves the state as it is.
     """
     new_m = torch.maximum(m, scores.amax(dim=-1))
-    safe_m = torch.where(new_m == -math.inf, 0.0, new_m)
+    safe_m = new_m.clamp(min=_LOWEST)  # where nothing was seen: -inf - -inf is NaN
     p = torch.exp(scores - safe_m[..., None])
     factor = torch.exp(m - safe_m) if rescale else torch.where(m == -math.inf, 0.0, 1.0)
     return new_m, l * factor + p.sum(dim=-1), acc * factor[..., None] + p @ v
@@ -119,25 +129,18 @@ def combine(outs: Tensor, lses: Tensor, guard: bool = True) -> tuple[Tensor, Ten
     """
     largest = lses.amax(dim=0)
     if guard:
-        outs = torch.where((lses == -math.inf)[..., None], 0.0, outs)
-        largest = torch.where(largest == -math.inf, 0.0, largest)
+        outs = outs.masked_fill((lses == -math.inf)[..., None], 0.0)
+        largest = largest.clamp(min=_LOWEST)
     weights = torch.exp(lses - largest)
     total = weights.sum(dim=0)
     out = (weights[..., None] * outs).sum(dim=0)
-    return out / torch.where(total == 0, 1.0, total)[..., None], largest + total.log()
+    # The part with the largest lse weighs 1, so a total below 1 is the 0 of nothing but empty parts.
+    return out / total.clamp(min=1.0)[..., None], largest + total.log()
 
 
-def _scores(q: Tensor, k: Tensor, in_fp16: bool) -> Tensor:
-    """q . k / sqrt(head_dim). The scale comes first: a raw q . k of Qwen2 may pass the largest fp16, 65,504."""
-    root = math.sqrt(q.shape[-1])
-    return (q @ k.mT).half().float() / root if in_fp16 else (q / root) @ k.mT
-
-
-def _masked(scores: Tensor, valid: Tensor, holds_token: Tensor, tail_score: float | None) -> Tensor:
-    """Scores (workers, H, T, 16) with -inf at later tokens and tail_score at slots that hold none."""
-    tail = scores if tail_score is None else tail_score
-    hidden = torch.where(holds_token[:, None, None], -math.inf, tail)
-    return torch.where(valid[:, None], scores, hidden)
+def _gathered(pages: Tensor, kv_head: Tensor, page_ids: Tensor) -> Tensor:
+    """One page a worker from the plane that each query head reads: float32 (workers, H, 16, head_dim), a copy."""
+    return pages.index_select(1, page_ids).index_select(0, kv_head).transpose(0, 1).float()
 
 
 def _kv_heads(num_heads: int, num_kv_heads: int, groups_are_neighbours: bool) -> Tensor:
