@@ -125,7 +125,7 @@ _OUT = (2.5, -1.5)
 
 CASES = (
     _case("the example", _MASS, (1.0, 2.0), 3.0, (5.0, -2.0), 5.0),
-    _case("equal lse", _LOG, (4.0, 1.0), 1.5, (2.0, -3.0), 1.5),
+    _case("equal lse", "Equal mass: half of each output, and lse + ln 2.", (4.0, 1.0), 1.5, (2.0, -3.0), 1.5),
     _case("lse −1 and −2.5", _MASS, (3.0, 1.0, -2.0), -1.0, (0.5, 4.0, 2.0), -2.5),
     _case("lse 800 and 801", _LARGE, (1.0, 2.0), 800.0, (5.0, -2.0), 801.0),
     _case("lse −800 and −801", _LARGE, (1.0, 2.0), -800.0, (5.0, -2.0), -801.0),

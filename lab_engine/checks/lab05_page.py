@@ -1,7 +1,7 @@
 """Lab 05, attend_page: the softmax state of one page whose last slots may hold no token."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -9,7 +9,15 @@ from torch import Tensor
 
 from lab_engine.checks.case import Args, Case, Mismatch
 from lab_engine.checks.exercise import Exercise
-from lab_engine.checks.lab05_state import State, different_states, hint_of_same, wrong_state
+from lab_engine.checks.lab05_state import (
+    DIGITS,
+    State,
+    close,
+    different_states,
+    hint_of_same,
+    state_numbers,
+    wrong_state,
+)
 from lab_engine.checks.values import numbers_row, window, window_note
 from lab_engine.checks.verdict import Row
 
@@ -44,46 +52,50 @@ def attend_page(
 
 
 def _judge(args: Args, expected: State, yours: Any) -> Mismatch | None:
-    return wrong_state(yours, expected) or different_states(_show(args), expected, yours, _hint(args, yours))
+    return wrong_state(yours, expected) or different_states(_show(args), expected, yours, _hint(args, expected, yours))
 
 
-def _hint(args: Args, yours: Any) -> str:
-    scores, v, length, page = args
+def _hint(args: Args, expected: State, yours: Any) -> str:
+    _, v, length, page = args
     valid = 16 * page + torch.arange(16) < length
-    return hint_of_same(yours, _wrong_states(scores, v, length, page, valid))
+    if not v[~valid].isfinite().all():
+        m_and_l_are_right = all(map(close, state_numbers(yours)[:2], expected[:2]))
+        return _SELECT_V if m_and_l_are_right else _SELECT_SCORES
+    return hint_of_same(yours, _wrong_states(args, valid, expected))
 
 
-def _wrong_states(scores: Tensor, v: Tensor, length: int, page: int, valid: Tensor) -> Iterable[tuple[State, str]]:
-    """The wrong answers that people give, computed: other slots, other masks, V not selected."""
-    slot = torch.arange(16)
+def _wrong_states(args: Args, valid: Tensor, expected: State) -> Iterator[tuple[State, str]]:
+    """The wrong answers that people give, computed: other slots, other masks, each with V zeroed or as it is."""
+    scores, v, length, page = args
+    token = 16 * page + torch.arange(16)
+    for kept, hint in (
+        (token >= 0, _NO_MASK),
+        (token <= length, _ONE_MORE),
+        (token < length - 1, _CURRENT),
+        (torch.arange(16) < length % 16, _LAST_PAGE),
+        (~valid, _OTHERS),
+    ):
+        selected = torch.where(kept, scores, -math.inf)
+        yield _state(selected, torch.where(kept[:, None], v, 0.0)), hint
     zeroed = torch.where(valid[:, None], v, 0.0)
-    other_slots = (
-        (slot >= 0, _NO_MASK),
-        (16 * page + slot <= length, _ONE_MORE),
-        (16 * page + slot < length - 1, _CURRENT),
-        (slot < length % 16, _LAST_PAGE),
-        (~valid, "The other way round: these are the slots without a token."),
-    )
-    for kept, hint in other_slots:
-        yield _state(torch.where(kept, scores, -math.inf), torch.where(kept[:, None], v, 0.0)), hint
-        yield _state(torch.where(kept, scores, -math.inf), v), hint
     for masked, hint in (
+        (scores, _NO_MASK),
         (torch.where(valid, scores, 0.0), _NOT_0),
-        (scores * valid, _NOT_0),
         (torch.where(valid, scores, -1e4), _BEATEN),
         (torch.where(valid, scores, -1e9), _BEATEN),
-        (scores + torch.where(valid, 0.0, -math.inf), "NaN + (−inf) is NaN, and so is inf − inf: select, do not add."),
-        (torch.where(valid, scores, -math.inf), _SELECT),
     ):
-        for values in (zeroed, v, v * valid[:, None]):
+        for values in (zeroed, v):
             yield _state(masked, values), hint
+    m, l, acc = expected
+    yield (m, l, acc / l), "acc stays a sum: it is divided once, after the last page."
+    yield _state(torch.where(valid, scores, -math.inf), zeroed, float(scores.max())), _MASK_FIRST
 
 
-def _state(scores: Tensor, v: Tensor) -> State:
+def _state(scores: Tensor, v: Tensor, m: float | None = None) -> State:
     """As a learner's code computes it: no guard."""
-    m = scores.double().max()
+    m = float(scores.max()) if m is None else m
     p = torch.exp(scores.double() - m)
-    return float(m), float(p.sum()), p @ v.double()
+    return m, float(p.sum()), p @ v.double()
 
 
 def _show(args: Args) -> tuple[Row, ...]:
@@ -95,8 +107,8 @@ def _show(args: Args) -> tuple[Row, ...]:
         Row("length, page", (str(length), str(page))),
         Row("slot", tuple(map(str, slots)), window_note("slot", place, 16)),
         Row("holds", tuple(f"token {16 * page + slot}" if slot < held else "none" for slot in slots)),
-        numbers_row("scores", scores[place].tolist()),
-        numbers_row("v[:, 0]", v[place, 0].tolist()),
+        numbers_row("scores", scores[place].tolist(), digits=DIGITS),
+        numbers_row("v[:, 0]", v[place, 0].tolist(), digits=DIGITS),
     )
 
 
@@ -106,7 +118,10 @@ _CURRENT = "The current token counts: `length` includes it."
 _LAST_PAGE = "Only the last page has a tail, and a full one has 16 slots: compare 16 · page + slot with `length`."
 _NOT_0 = "−inf, not 0: e^0 is 1, and more than e^(−5)."
 _BEATEN = "A number can be beaten: these scores are below yours. Only −inf is below all."
-_SELECT = "0 × NaN is NaN, and 0 × inf too: select with `where`, do not multiply."
+_SELECT_V = "0 × NaN is NaN, and 0 × inf too: select the rows of v with `where`, do not multiply."
+_SELECT_SCORES = "NaN + (−inf) is NaN, and NaN × 0 too: select the scores with `where`, do not add and do not multiply."
+_OTHERS = "The other way round: these are the slots without a token."
+_MASK_FIRST = "Mask before you take the maximum: here an empty slot holds the largest score."
 _FULL = "All 16 slots hold tokens."
 
 
@@ -115,7 +130,8 @@ def _slots(seed: int, level: float, held: int, empty: str) -> tuple[Tensor, Tens
     dice = torch.Generator().manual_seed(seed)
     scores = level + (2 * torch.rand(16, generator=dice) - 1)
     v = 1 + 8 * torch.rand(16, 2, generator=dice)
-    if empty == "stale":  # of the same size as the others: nothing tells them apart
+    if empty == "stale":  # of the same size as the others, and one of them is the largest
+        scores[held + 1 :][:1] += 2
         return scores, v
     fill = torch.tensor({"NaN": torch.nan, "inf": math.inf, "0": 0.0}[empty])
     scores[held:], v[held:] = fill, fill
@@ -123,7 +139,7 @@ def _slots(seed: int, level: float, held: int, empty: str) -> tuple[Tensor, Tens
 
 
 def _case(name: str, length: int, page: int, hint: str, level: float = 2.0, empty: str = "stale") -> Case:
-    scores, v = _slots(len(name), level, min(16, length - 16 * page), empty)
+    scores, v = _slots(length + page, level, min(16, length - 16 * page), empty)
     return Case(name, (scores, v, length, page), hint)
 
 
@@ -135,8 +151,8 @@ CASES = (
     _case("scores about −5", 56, 3, _NOT_0, level=-5.0),
     _case("scores about −20,000", 56, 3, _BEATEN, level=-20_000.0),
     _case("0 in the empty slots", 56, 3, _NOT_0, empty="0"),
-    _case("NaN in the empty slots", 56, 3, _SELECT, empty="NaN"),
-    _case("inf in the empty slots", 56, 3, _SELECT, empty="inf"),
+    _case("NaN in the empty slots", 56, 3, _SELECT_V, empty="NaN"),
+    _case("inf in the empty slots", 56, 3, _SELECT_V, empty="inf"),
 )
 
 

@@ -64,15 +64,24 @@ def same_state(yours: Any, expected: Any) -> bool:
     return all(map(close, state_numbers(yours), state_numbers(expected)))
 
 
+def state_rows(before: State) -> tuple[Row, Row]:
+    """The headings of a state, and the one that a page is added to."""
+    return _heading(before), numbers_row("before", state_numbers(before), digits=DIGITS)
+
+
+def _heading(state: State) -> Row:
+    return Row("state", ("m", "l", *(f"acc[{i}]" for i in range(len(state[2])))))
+
+
 def different_states(given: tuple[Row, ...], expected: State, yours: Any, hint: str) -> Mismatch | None:
-    """The two states below their headings; None if they are the same."""
+    """The two states below their headings, unless `given` ends with these; None if the states are the same."""
     wanted, found = state_numbers(expected), state_numbers(yours)
     differ = tuple(i for i in range(len(wanted)) if not close(found[i], wanted[i]))
     if not differ:
         return None
-    heading = Row("result", ("m", "l", *(f"acc[{i}]" for i in range(len(wanted) - 2))))
+    heading = _heading(expected)
     return Mismatch(
-        given=(*given, heading),
+        given=given if heading in given else (*given, heading),
         expected=numbers_row("expected", wanted, digits=DIGITS),
         yours=numbers_row("yours", found, digits=DIGITS),
         differ=differ,

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from lab_engine.checks.case import Args, Case, Mismatch
 from lab_engine.checks.exercise import Exercise
-from lab_engine.checks.lab05_state import State, different_states, hint_of_same, softmax_state, wrong_state
+from lab_engine.checks.lab05_state import State, different_states, hint_of_same, softmax_state, state_rows, wrong_state
 from lab_engine.checks.values import first_true, numbers_row
 from lab_engine.checks.verdict import Row
 
@@ -86,9 +86,9 @@ def _show(args: Args) -> tuple[Row, ...]:
     slots = slice(0, 8)
     rows = [numbers_row(f"v[:, {i}]", v[slots, i].tolist()) for i in range(min(2, v.shape[1]))]
     return (
-        numbers_row("old m, l, acc", [m, l, *acc.tolist()]),
         numbers_row("scores", scores[slots].tolist(), f"slot 0–7 of {len(scores)}" if len(scores) > 8 else ""),
         *rows,
+        *state_rows((m, l, acc)),
     )
 
 
