@@ -1,5 +1,6 @@
 """The page playground in words and letters: the state sentence, what an action did, the counters, a small picture."""
 
+import textwrap
 from collections.abc import Iterator, Sequence
 
 from lab_engine.kv_pages import PAGE_SLOTS
@@ -94,9 +95,9 @@ def kv_text(scene: Scene) -> str:
     """The action, the page tables, every used page with its slots, the counters."""
     action, effect = event_words(scene.frame)
     return "\n".join([
-        f"action {scene.step} of {scene.steps - 1}: {action}: {effect}",
+        *textwrap.wrap(f"action {scene.step} of {scene.steps - 1}: {action}: {effect}", 88),
         "", *_table_rows(scene), "", *_pool_rows(scene.frame), "",
-        *(f"{label:<32}{value:<26}{note}" for label, value, note in counters(scene.frame)),
+        *(f"{label:<32}{value:<25}{note}" for label, value, note in counters(scene.frame)),
     ])  # fmt: skip
 
 

@@ -134,9 +134,10 @@ export function lensPanel(trace, scene, width, measure) {
   const { frame, one, name, place } = scene;
   if (!place) return [rect(0, 20, width, 40, "empty"), text(0, 12, "Chosen page", "b"), middle(width / 2, 40, name ? `${name}: ${noPlaceWords(scene)}` : "no sequence is chosen", "c mu")];
   const held = holdersOf(frame, place.id);
-  const marks = [text(0, 12, `Page id ${place.id}: page ${place.page} of ${held.map((holder) => holder.name).join(", ")}`, "b"), text(width, 12, width > WIDE_PAGES ? "K of layer 0, KV head 0 of the shipped model: 16 slots of 256 bytes" : "K of layer 0, KV head 0: 16 slots of 256 bytes", "e s mu")];
+  const title = `Page id ${place.id}: page ${place.page} of ${held.map((holder) => holder.name).join(", ")}`;
+  const where = `K of layer 0, KV head 0${width > WIDE_PAGES ? " of the shipped model" : ""}: 16 slots of ${trace.slotBytes} bytes`;
+  const marks = [text(0, 12, title, "b"), text(width, 12, fit(where, width - measure(title, "b") - 12, measure, "s"), "e s mu")];
   const own = validSlots(one, place.page);
-  const most = Math.max(...held.map(({ valid }) => valid));
   const x = (slot) => Math.round((slot * width) / PAGE_SLOTS);
   for (let slot = 0; slot < PAGE_SLOTS; slot += 1) {
     const wide = x(slot + 1) - x(slot);
@@ -151,14 +152,14 @@ export function lensPanel(trace, scene, width, measure) {
   return marks;
 }
 
+// The bytes as a tag under their slot, and how they are found on the side that has room, for which the tag may move a little.
 function addressMarks(trace, place, x, width, measure) {
-  const words = bytesWords(trace, place);
-  const wide = Math.ceil(measure(words, "s b")) + 14;
-  const sum = `= id ${place.id} × ${PAGE_SLOTS * trace.slotBytes} + slot ${place.slot} × ${trace.slotBytes}`;
-  const centre = (x(place.slot) + x(place.slot + 1)) / 2;
-  const left = Math.max(0, Math.min(width - wide, centre - wide / 2));
-  const end = left + wide + 8 + measure(sum) > width;
-  return [...tag(left, 76, words, measure, wide), end ? middle(left - 8, 86, sum, "e") : middle(left + wide + 8, 86, sum)];
+  const [words, sum] = [bytesWords(trace, place), `= id ${place.id} × ${PAGE_SLOTS * trace.slotBytes} + slot ${place.slot} × ${trace.slotBytes}`];
+  const [wide, room] = [Math.ceil(measure(words, "s b")) + 14, measure(sum) + 8];
+  const centred = Math.max(0, Math.min(width - wide, (x(place.slot) + x(place.slot + 1) - wide) / 2));
+  const before = centred + wide + room > width && centred >= room;
+  const left = before ? centred : Math.min(centred, width - wide - room);
+  return [...tag(left, 76, words, measure, wide), before ? middle(left - 8, 86, sum, "e") : middle(left + wide + 8, 86, sum)];
 }
 
 // ---- the picture ----

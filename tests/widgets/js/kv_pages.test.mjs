@@ -3,6 +3,7 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import view, { drawPages, hueOfOwner, kvLayout } from "../../../widgets/static/kv_pages.js";
 import { eventWords, historyOf, holdersOf, keyPages, kvCounters, kvSentence, kvTools, memory, sceneOf } from "../../../widgets/static/kv_pages_words.js";
+import { shellHtml } from "../../../widgets/static/shell.js";
 import { codeLine, newValues } from "../../../widgets/static/state.js";
 import { measure, overlap, textBox } from "./data.mjs";
 
@@ -171,6 +172,13 @@ test("a button that cannot act says why", () => {
   assert.equal(off(eight).f, off(eight).n);
   assert.deepEqual(off({ ...preset("running sequence"), token: 60 }), { t: "no token is chosen" });
   assert.equal(off({ ...preset("two forks at 20"), step: 1, sequence: "C" }).a, "C is not made yet");
+});
+
+test("the shell has a button with its key for each tool, and none where a picture has no tools", () => {
+  const html = shellHtml(spec, 5, "keys", kvTools(trace, preset("full pool")));
+  const tools = html.match(/<div class="nl-tools" role="toolbar".*?<\/div>/s)[0];
+  assert.deepEqual(Array.from(tools.matchAll(/aria-keyshortcuts="(.)"><span>(.*?)<\/span>/g), ([, key, label]) => `${key} ${label}`), ["n New sequence", "a Add token", "p Add 16", "f Fork", "t Truncate", "x Free", "e Evict oldest", "u Undo"]);
+  assert.ok(!shellHtml(spec, 5).includes("nl-tools"));
 });
 
 test("letters act as the buttons do", () => {
