@@ -9,7 +9,7 @@ from torch import Tensor
 from lab_engine.checks.case import Args, Case, Mismatch
 from lab_engine.checks.exercise import Exercise
 from lab_engine.checks.lab05_state import DIGITS, close, wrong_parts
-from lab_engine.checks.values import error_text, first_true, number, numbers_row
+from lab_engine.checks.values import error_text, first_true, numbers_row
 from lab_engine.checks.verdict import Row
 
 
@@ -51,9 +51,7 @@ def _judge(args: Args, expected: Combined, yours: Any) -> Mismatch | None:
     differ = tuple(i for i in range(len(wanted)) if not close(found[i], wanted[i]))
     if not differ:
         return None
-    heading = Row("result", (*(f"o[{i}]" for i in range(len(wanted) - 1)), "lse"))
     return Mismatch(
-        given=(*_show(args), heading),
         expected=numbers_row("expected", wanted, digits=DIGITS),
         yours=numbers_row("yours", found, digits=DIGITS),
         differ=differ,
@@ -103,8 +101,9 @@ def _hint_without_value(case: Case, error: BaseException | None) -> str:
 def _show(args: Args) -> tuple[Row, ...]:
     o1, lse1, o2, lse2 = args
     return (
-        numbers_row("o1", o1.tolist(), f"lse1 {number(lse1)}"),
-        numbers_row("o2", o2.tolist(), f"lse2 {number(lse2)}"),
+        Row("part", (*(f"o[{i}]" for i in range(len(o1))), "lse")),
+        numbers_row("1", [*o1.tolist(), lse1]),
+        numbers_row("2", [*o2.tolist(), lse2]),
     )
 
 

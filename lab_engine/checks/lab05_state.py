@@ -1,6 +1,7 @@
 """Lab 05's softmax state (m, l, acc): what a right one looks like, and two of them side by side."""
 
 import math
+import numbers
 from collections.abc import Iterable
 from typing import Any
 
@@ -21,10 +22,10 @@ State = tuple[float, float, Tensor]
 
 
 def as_number(value: Any) -> float | None:
-    """An int, a float or a tensor of one element as a float; None for anything else."""
+    """A number, or a tensor without dimensions, as a float; None for anything else."""
     if isinstance(value, Tensor) and value.ndim == 0 and not value.is_complex():
         return float(value)
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    return float(value) if isinstance(value, numbers.Real) and not isinstance(value, bool) else None
 
 
 def close(yours: float, expected: float) -> bool:

@@ -127,8 +127,8 @@ _BLIND = _page((-math.inf, 30, 5), (-math.inf, 40, 2))
 
 CASES = (
     _case("the example's first page", "e^(s − m) of each score, summed, and summed with v.", _FIRST),
-    _case("its second page with a larger maximum", _RESCALE, _FIRST, _SECOND),
-    _case("its third page under the old maximum", _NEVER_FALLS, _FIRST, _SECOND, _THIRD),
+    _case("the example's second page (the maximum rises)", _RESCALE, _FIRST, _SECOND),
+    _case("the example's third page (the maximum stays)", _NEVER_FALLS, _FIRST, _SECOND, _THIRD),
     _case("a falling maximum", _NEVER_FALLS, _NORMAL, _page((1.5, 30, 5), (0.5, 40, 2))),
     _case("equal scores", "e^0 = 1 for each of them.", _page((2, 10, 3), (2, 20, 7)), _page((2, 30, 5), (2, 40, 2))),
     _case("a first page of scores about −200", _START, _page((-203, 10, 3), (-200, 20, 7), (-201, 30, 5))),

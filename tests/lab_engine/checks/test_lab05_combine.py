@@ -273,3 +273,15 @@ def test_the_log_of_0_is_explained(failing_cases):
     verdict = COMBINE.check(in_python)
     assert (verdict.case, verdict.hint) == (LOW, COMBINE.cases[4].hint)
     assert failing_cases(COMBINE, in_python) == {LOW, BOTH}
+
+
+def test_the_verdict_shows_both_parts_and_both_results_below_one_heading():
+    verdict = COMBINE.check(WRONG["plain average"][0])
+    assert [(row.label, row.values) for row in verdict.rows] == [
+        ("part", ("o[0]", "o[1]", "lse")),
+        ("1", ("1", "2", "3")),
+        ("2", ("5", "−2", "5")),
+        ("expected", ("4.52319", "−1.52319", "5.12693")),
+        ("yours", ("3", "0", "5.12693")),
+    ]
+    assert verdict.differ == (0, 1)

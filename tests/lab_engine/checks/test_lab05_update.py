@@ -91,8 +91,8 @@ def the_first_state(_m, _l, acc, _scores, _v):
 
 FIRST, SECOND, THIRD = (
     "the example's first page",
-    "its second page with a larger maximum",
-    "its third page under the old maximum",
+    "the example's second page (the maximum rises)",
+    "the example's third page (the maximum stays)",
 )
 LOW, HIGH, MASKED = "a first page of scores about −200", "scores about 800", "a page with masked slots"
 LATE, BLIND, RANDOM = "a later page all masked", "a first page all masked", "three pages of 16 slots"
@@ -272,7 +272,7 @@ def test_the_solution_does_what_the_engine_does(case):
 def test_the_verdict_shows_the_page_and_three_states_below_one_heading():
     verdict = UPDATE.check(WRONG["l not rescaled"][0])
     assert str(verdict).splitlines()[1:] == [
-        "  case: its second page with a larger maximum",
+        "  case: the example's second page (the maximum rises)",
         "    scores     2        5",
         "    v[:, 0]   30       40",
         "    state      m        l   acc[0]",
