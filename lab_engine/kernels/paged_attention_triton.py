@@ -162,7 +162,7 @@ def _check(q: Tensor, k_pages: Tensor, v_pages: Tensor, page_tables: Tensor, len
     """Refuse what the kernels would read wrongly, in one line."""
     batch, num_heads, head_dim = q.shape
     num_kv_heads = k_pages.shape[0]
-    if num_heads % num_kv_heads or num_heads // num_kv_heads > ROWS:
+    if num_heads % num_kv_heads or not 1 <= num_heads // num_kv_heads <= ROWS:
         raise NanoqwenError(f"{num_heads} query heads: expected 1 to {ROWS} for each of the {num_kv_heads} KV heads")
     if head_dim < 16 or head_dim & (head_dim - 1):
         raise NanoqwenError(f"head_dim: found {head_dim}, expected a power of two from 16 on")
