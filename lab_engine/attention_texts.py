@@ -13,7 +13,7 @@ from lab_engine.decoder import Attention, Decoder
 from lab_engine.running_example import RUNNING_EXAMPLE
 
 AFTER_DEPARTURE = 20
-"""A wrong text ends so many tokens after its first wrong one, or where the running example does."""
+"""A wrong text ends so many tokens after its first wrong one, or where the right one does."""
 
 AFTER_NAN = 8
 """A text of NaN logits ends after so many tokens: each is token 0."""

@@ -21,6 +21,7 @@ from lab_engine.kv_pages import PAGE_SLOTS, pages_for
 from lab_engine.mistakes import FORMER_OWNER
 from lab_engine.paged_attention import PageUpdate, paged_attention
 from lab_engine.running_example import RUNNING_EXAMPLE, running_decoder
+from lab_engine.threads import one_thread_of_two
 
 LAYER = 3
 """Its four heads differ: one has its largest score on the first page, one gives three quarters to a single token."""
@@ -31,6 +32,9 @@ LENGTHS = (16, 17, 33, 48, 49, 56)
 MOST_TOKENS = 64
 FORMER_TOKENS = 96
 """What the former owner wrote fills six pages: the running table's four, and two that it never gets."""
+
+TEXT_TOKENS = 40
+"""New tokens of the right text: it crosses two page boundaries."""
 
 WORKERS = 4
 
@@ -135,16 +139,21 @@ class LensTrace:
 
 def trace_lens(specs: Sequence[RunSpec] = RUNS) -> LensTrace:
     """Compute every run on the running example and the shipped model; the same everywhere, to float32 rounding."""
-    decoder = running_decoder()
+    with one_thread_of_two():
+        return _traced(running_decoder(), specs)
+
+
+def _traced(decoder: Decoder, specs: Sequence[RunSpec]) -> LensTrace:
     tokenizer = decoder.tokenizer
     former_ids = (tokenizer.encode(FORMER_OWNER) * FORMER_TOKENS)[:FORMER_TOKENS]
     decoder.prefill(former_ids)
     former_table, memory = tuple(decoder.sequence.page_table), decoder.cache.data.clone()
-    ids, layer = _running_layer(decoder, memory)
+    ids, margins, layer = _running_layer(decoder, memory)
     prompt = len(tokenizer.encode(RUNNING_EXAMPLE.prompt))
-    right = ids[prompt : RUNNING_EXAMPLE.num_tokens]
+    right = ids[prompt : prompt + TEXT_TOKENS]
+    right_text = WrittenText(tuple(map(tokenizer.token_text, right)), None, min(margins[:TEXT_TOKENS]))
     rights = {plain: _right(layer, plain) for plain in {spec.without_bug() for spec in specs}}
-    written = [_text(spec, decoder, memory, right) for spec in specs]
+    written = [_text(spec, decoder, memory, right) if spec.bug else right_text for spec in specs]
     texts = [tokenizer.token_text(token_id) for token_id in former_ids]
     starts = range(0, FORMER_TOKENS, PAGE_SLOTS)
     return LensTrace(
@@ -233,8 +242,9 @@ class _Seen:
     updates: list[PageUpdate]
 
 
-def _running_layer(decoder: Decoder, memory: Tensor) -> tuple[list[int], _Layer]:
-    """The right run to MOST_TOKENS tokens: its ids, and what LAYER saw."""
+def _running_layer(decoder: Decoder, memory: Tensor) -> tuple[list[int], list[float], _Layer]:
+    """The right run to MOST_TOKENS tokens: its ids, the margins of those chosen, and what LAYER saw."""
+    margins: list[float] = []
     queries: list[Tensor] = []
     current = 0
 
@@ -252,11 +262,13 @@ def _running_layer(decoder: Decoder, memory: Tensor) -> tuple[list[int], _Layer]
         decoder.observer, decoder.attention = observe, attend
         logits = decoder.prefill(ids)
         while len(ids) < MOST_TOKENS:
-            ids.append(best_choice(decoder, logits)[0])
+            token_id, margin = best_choice(decoder, logits)
+            ids.append(token_id)
+            margins.append(margin)
             logits = decoder.step(ids[-1])
         table = tuple(decoder.sequence.page_table)
         written = decoder.cache.data[LAYER].clone()
-    return ids, _Layer(torch.cat(queries), written, memory[LAYER], table)
+    return ids, margins, _Layer(torch.cat(queries), written, memory[LAYER], table)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from widgets.int4_group import OneGroup
 from widgets.int4_word import WordUnpack
 from widgets.kv_pages import KVPages
 from widgets.nanoqwen_file import FileMap
+from widgets.paged_attention import TailLens
 from widgets.tour import Tour
 
-__all__ = ["BugDesk", "FileMap", "KVPages", "OneGroup", "Tour", "WordUnpack"]
+__all__ = ["BugDesk", "FileMap", "KVPages", "OneGroup", "TailLens", "Tour", "WordUnpack"]
