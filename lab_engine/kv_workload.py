@@ -2,7 +2,7 @@
 
 The requests go through the allocator of kv_pages.py step by step; only the tensor behind it is left out (device
 "meta"). A contiguous cache reserves the longest possible text for every request that is being served. Both serve the
-same requests in the same steps, so that nothing but the memory differs.
+same requests in the same steps, so that nothing but the memory differs, even where it would not be enough.
 """
 
 from __future__ import annotations
