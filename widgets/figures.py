@@ -170,12 +170,9 @@ def _paint(classes: str) -> tuple[str, str, float]:
     mark, _, tint = _hue(names)
     if "fill" in names:
         return tint, mark, 1
-    if "tint" in names:
-        return tint, "none", 0
-    if "solid" in names:
-        return mark, "none", 0
-    if "tag" in names:
-        return ACCENT, "none", 0
+    for name, face in {"paper": SURFACE, "tint": tint, "solid": mark, "tag": ACCENT}.items():
+        if name in names:
+            return face, "none", 0
     if "sel" in names:
         return "none", ACCENT, 2
     return "none", LINE, 1

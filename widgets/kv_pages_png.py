@@ -11,7 +11,7 @@ WIDTH = 868
 CELL, ROW, CELLS = 20, 24, MARGIN + 68
 TOP = MARGIN + 32
 POOL, PITCH, PAGE_WIDTH, PAGE_HEIGHT = MARGIN + 412, 57.5, 54, 102
-BAR = 14
+BAR, TWO_ROWS = 14, 32
 COUNTERS = TOP + 44 + len(ROWS) * ROW + 16
 LENS = COUNTERS + 60
 
@@ -121,12 +121,12 @@ def _owners(canvas: Canvas, names: list[str], x: float, y: float) -> None:
         canvas.text(x + PAGE_WIDTH / 2, y + 32, names[0], f"c b ink {hue(names[0])}")
         return
     rows = [names[:4], *([names[4:]] if len(names) > 4 else [])]
-    height = PAGE_HEIGHT / len(rows)
+    ends = [0, TWO_ROWS, PAGE_HEIGHT] if len(rows) > 1 else [0, PAGE_HEIGHT]
     for down, row in enumerate(rows):
         width = PAGE_WIDTH / len(row)
         for at, name in enumerate(row):
-            canvas.rect(x + at * width, y + down * height, width, height, f"{hue(name)} tint")
-            top = (26 if len(rows) > 1 else 32) + 14 * down
+            canvas.rect(x + at * width, y + ends[down], width, ends[down + 1] - ends[down], f"{hue(name)} tint")
+            top = (25 if len(rows) > 1 else 32) + 14 * down
             canvas.text(x + (at + 0.5) * width, y + top, name, f"c b ink {hue(name)}")
     canvas.rect(x, y, PAGE_WIDTH, PAGE_HEIGHT, "empty")
 
@@ -158,6 +158,10 @@ def _lens(canvas: Canvas, scene: Scene, one: Holder, place: Place) -> None:
         canvas.text(x + wide / 2, y + 46, str(slot), "c s mu")
         if slot < own:
             canvas.text(x + wide / 2, y + 18, str(place.page * PAGE_SLOTS + slot), "c b")
+    if own < PAGE_SLOTS - 1:
+        words, middle = f"{PAGE_SLOTS - own} without a token", MARGIN + (own + PAGE_SLOTS) / 2 * wide
+        canvas.rect(middle - text_width(words, "s") / 2 - 4, y + 9, text_width(words, "s") + 8, 18, "paper")
+        canvas.text(middle, y + 18, words, "c s")
     left = MARGIN + place.slot * wide
     canvas.rect(left, y, wide, 36, "sel")
     tag = f"bytes {place.first_byte}–{place.first_byte + SLOT_BYTES - 1}"

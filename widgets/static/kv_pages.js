@@ -9,6 +9,7 @@ const WIDE_PAGES = 840; // less leaves a page of the pool too narrow for its wor
 const ROW = 24;
 const TABLE_LEFT = 68;
 const poolPage = { across: 8, gap: 4, height: 102, below: 8, bar: 14 };
+const TWO_ROWS = 32; // where the holders from the fifth on begin in a page
 const LENS_HEIGHT = 96;
 const ownerHues = { A: "c1", B: "c2", C: "c3" };
 
@@ -101,10 +102,10 @@ function usedPage(trace, { frame, place, name }, id, wide) {
 // A page of one holder is in its hue; a shared one is parted among its holders, at most four side by side, letter on hue.
 function ownerTints(held, wide) {
   const rows = held.length > 4 ? [held.slice(0, 4), held.slice(4)] : [held];
-  const height = poolPage.height / rows.length;
-  const columns = rows.flatMap((row, down) => row.map(({ name }, at) => ({ name, x: (at * wide) / row.length, y: down * height, width: wide / row.length, row: down })));
-  const tints = columns.map(({ name, x, y, width }) => rect(x, y, width, height, `${hueOfOwner(name)} tint`));
-  const letters = columns.map(({ name, x, width, row }) => middle(x + width / 2, (rows.length > 1 ? 26 : 32) + row * 14, name, `c b ink ${hueOfOwner(name)}`));
+  const ends = rows.length > 1 ? [0, TWO_ROWS, poolPage.height] : [0, poolPage.height];
+  const columns = rows.flatMap((row, down) => row.map(({ name }, at) => ({ name, x: (at * wide) / row.length, width: wide / row.length, row: down })));
+  const tints = columns.map(({ name, x, width, row }) => rect(x, ends[row], width, ends[row + 1] - ends[row], `${hueOfOwner(name)} tint`));
+  const letters = columns.map(({ name, x, width, row }) => middle(x + width / 2, (rows.length > 1 ? 25 : 32) + row * 14, name, `c b ink ${hueOfOwner(name)}`));
   return [...tints, rect(0, 0, wide, poolPage.height, held.length > 1 ? "empty" : `${hueOfOwner(held[0].name)} fill`), ...letters];
 }
 
