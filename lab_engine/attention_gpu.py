@@ -112,6 +112,13 @@ def largest_errors(batch: Batch, out: Tensor, lse: Tensor) -> tuple[float, float
     return float(worst[0]), float(worst[1])
 
 
+def errors_of(batch: Batch, num_splits: int | None = None) -> tuple[float, float]:
+    """Run the Triton kernels once: their largest_errors."""
+    from lab_engine.kernels.paged_attention_triton import paged_attention_triton
+
+    return largest_errors(batch, *paged_attention_triton(*batch.arguments, num_splits))
+
+
 def layers_of(context: int, batch: int, dtype: torch.dtype = torch.bfloat16) -> list[Batch]:
     """The caches of all layers, and of as many further rounds of them as it takes to hold COLD_BYTES of K and V."""
     rounds = math.ceil(COLD_BYTES / (LAYERS * cache_bytes(context, batch)))

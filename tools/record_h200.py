@@ -3,7 +3,8 @@
     python3 -m tools.record_h200 [NAME…] [--out FOLDER] [--commit HASH]
 
 Writes FOLDER/NAME.json for each name (default: all, to data/h200). Run it in the project's folder. `unpack` needs
-NumPy, CuPy, cuda-core and cuobjdump; `copy` needs the project's packages, PyTorch with CUDA and 4 GB of disk.
+NumPy, CuPy, cuda-core and cuobjdump; `copy` needs the project's packages, PyTorch with CUDA and 4 GB of disk;
+`paged_attention` needs PyTorch with CUDA, Triton and 40 GB of the GPU's memory.
 Without git there, --commit or NANOQWEN_COMMIT says which commit is measured.
 """
 
@@ -22,7 +23,7 @@ from typing import Any
 
 from lab_engine.errors import NanoqwenError, RecordingError
 from lab_engine.recordings import Provenance, Recording, parse_recording, source_hash
-from tools import h200_copy, h200_machine, h200_unpack
+from tools import h200_attention, h200_copy, h200_machine, h200_unpack
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class Recorder:
 RECORDERS = {
     "unpack": Recorder(h200_unpack.SOURCES, h200_unpack.record, h200_machine.cupy_cuda),
     "copy": Recorder(h200_copy.SOURCES, h200_copy.record, h200_machine.torch_cuda),
+    "paged_attention": Recorder(h200_attention.SOURCES, h200_attention.record, h200_machine.torch_cuda),
 }
 
 

@@ -1,4 +1,7 @@
-"""The CUDA sources of the course, as text: they are compiled when they are needed, and read by the emulator."""
+"""The kernels of the course. CUDA sources are text, compiled when they are needed and read by the emulator.
+
+paged_attention_triton.py is a module that needs Triton; nothing here imports it.
+"""
 
 from __future__ import annotations
 

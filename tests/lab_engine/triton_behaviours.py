@@ -5,7 +5,10 @@ is imported. On a GPU: `pytest tests/lab_engine/triton_behaviours.py`, which tes
 """
 
 import math
+import os
 from dataclasses import replace
+
+os.environ.setdefault("CUDA_CACHE_DISABLE", "1")  # before torch: the driver would keep code in the home folder
 
 import pytest
 import torch
@@ -159,6 +162,7 @@ def test_it_reads_a_kv_cache_as_it_is_and_agrees_with_the_readable_form():
         ({"lengths": lambda n: n[:1]}, r"lengths: found \(1,\).*, expected \(2,\)"),
         ({"q": lambda q: q.transpose(0, 1).contiguous().transpose(0, 1)}, r"q: .*contiguous"),
         ({"q": lambda q: q[:, :0]}, r"0 query heads"),
+        ({"q": lambda q: q[0]}, r"q, k_pages and page_tables: found \(2, 64\), .*, expected 3, 4 and 2 dimensions"),
     ],
 )
 def test_arguments_that_the_kernel_would_misread_are_refused(changed, words):
