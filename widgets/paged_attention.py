@@ -9,7 +9,7 @@ from typing import Any
 
 import traitlets
 
-from lab_engine.attention_trace import LENGTHS, trace_lens
+from lab_engine.attention_trace import LENGTHS, LensTrace, trace_lens
 from lab_engine.kv_pages import pages_for
 from widgets.paged_attention_data import leak, lens_data, lens_sentence, off_words, share_words, shown, view_of
 from widgets.paged_attention_png import lens_png
@@ -26,7 +26,7 @@ class TailLens(Playground):
     """One row of attention, page by page, right above wrong.
 
     `bug` is a switch of the board ("right" for none), `length` the context, `head` the query head, `step` the page that
-    was read last; a new length starts at its last page.
+    was read last; a new length starts at its last page. Without a trace the row is the running example's.
     """
 
     title = "The tail lens"
@@ -44,6 +44,7 @@ class TailLens(Playground):
 
     def __init__(
         self,
+        trace: LensTrace | None = None,
         *,
         preset: str | None = None,
         bug: str | None = None,
@@ -51,7 +52,7 @@ class TailLens(Playground):
         head: int | None = None,
         step: int | None = None,
     ) -> None:
-        data = _shipped()
+        data = _shipped() if trace is None else lens_data(trace)
         if preset is None and step is None and (bug, length, head) != (None, None, None):
             step = pages_for(length or 56) - 1
         super().__init__(data, lens_presets(data), preset=preset, bug=bug, length=length, head=head, step=step)

@@ -94,7 +94,7 @@ def _scores(canvas: Canvas, view: View) -> None:
         for slot, (score, plain) in enumerate(zip(wrong.scores, right.scores, strict=True)):
             at = PAGE_SLOTS * page + slot
             if score is None or isinstance(score, str):
-                _column(canvas, at, SCORES, SCORE_HEIGHT, "hatch" if score is None else "cw fill")
+                _column(canvas, at, SCORES, SCORE_HEIGHT, "hatch" if score is plain is None else "cw fill")
                 continue
             top, bottom = sorted((y(score), y(0)))
             _column(canvas, at, top, bottom - top, "c4 solid" if _same(score, plain) else "cw fill")
@@ -123,7 +123,10 @@ def _mask(canvas: Canvas, view: View) -> None:
 def _weights(canvas: Canvas, y: int, view: View, steps: Sequence[Step], top: float, name: str, hue: str) -> None:
     wrong = steps is view.wrong and view.run["rows"] is not None
     base = y + (42 if wrong else 24) + WEIGHTS
-    words = f"{share_words(leak(view, steps))} of the weight leaks to slots that are not its own"
+    share = leak(view, steps)
+    words = f"{share_words(share)} of the weight leaks to slots that are not its own"
+    if share == "NaN":
+        words = "every weight is NaN"
     if wrong or not view.last:
         words += f" · {'output' if view.last else 'so far'} {off_words(steps[-1].off)}"
     canvas.text(MARGIN, MARGIN + y + 12, name, f"b {hue}")

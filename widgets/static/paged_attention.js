@@ -87,7 +87,7 @@ function lensCell(trace, view, slot, x, wide, right, wrong, measure) {
   marks.push(middle(x + wide / 2, 27, fit(tokenCell(held), wide - 4, measure, "s"), `c s ${own ? "" : "over b"}`));
   const score = view.wrong[view.page].scores[slot];
   const same = scoreCell(score) === scoreCell(view.right[view.page].scores[slot]);
-  marks.push(middle(x + wide / 2, 27 + LENS_ROW, scoreCell(score), `c s ${same ? (score === null ? "mu" : "") : "b ink cw"}`), middle(x + wide / 2, 27 + 2 * LENS_ROW, a, `c s ${a === "0" ? "mu" : ""}`));
+  marks.push(middle(x + wide / 2, 27 + LENS_ROW, measure(scoreCell(score), "s b") < wide - 2 ? scoreCell(score) : lensNumber(score, 2), `c s ${same ? (score === null ? "mu" : "") : "b ink cw"}`), middle(x + wide / 2, 27 + 2 * LENS_ROW, a, `c s ${a === "0" ? "mu" : ""}`));
   if (view.bug !== "right") marks.push(middle(x + wide / 2, 27 + 3 * LENS_ROW, b, `c s ${a === b ? "mu" : "b ink cw"}`));
   return marks;
 }
@@ -187,7 +187,6 @@ export default playground({
   },
   key: keyLens,
   keys: "up and down choose a bug, left and right a page, plus and minus the context, h the head",
-  lines: 2,
   steps: (trace, state) => pagesOf(state.length),
   sentence: lensSentence,
   count: (trace, state) => `page ${lensView(trace, state).page + 1} of ${pagesOf(state.length)}`,

@@ -63,11 +63,11 @@ function scoreBar(view, grid, page, slot, score, y, trace) {
   const at = 16 * page + slot;
   const right = view.right[page].scores[slot];
   const title = `slot ${slot}: ${slotHolds(trace, view, page, slot).text.trim() || "spaces"}, score ${lensNumber(score)}${right === score ? "" : `, right ${lensNumber(right)}`}`;
-  if (score === null) return [column(grid, at, 0, SCORE_HEIGHT, "hatch", { title })];
+  if (score === null) return [column(grid, at, 0, SCORE_HEIGHT, right === null ? "hatch" : "hatchw", { title })];
   if (typeof score === "string") return [column(grid, at, 0, SCORE_HEIGHT, "hatchw", { title })];
   const [top, bottom] = [Math.min(y(score), y(0)), Math.max(y(score), y(0))];
   const same = right !== null && Math.abs(right - score) < 0.006 * Math.max(1, Math.abs(right));
-  return [column(grid, at, top, Math.max(1, bottom - top), same ? "c4 solid" : "hatchw", { title })];
+  return [column(grid, at, top, Math.max(same ? 1 : 3, bottom - top), same ? "c4 solid" : "hatchw", { title })];
 }
 
 // Pages that are not read yet.
@@ -105,7 +105,7 @@ const cross = path("M1 7l9 9m0 -9l-9 9", "cw stroke round");
 const check = path("M1 12l4 4 7 -9", "c2 stroke round");
 
 // Where the weight goes that no token of this sequence gets.
-const leakWords = (share, grid) => `${shareWords(share)} ${grid.left > 100 ? "of the weight " : ""}leaks to slots that are not its own`;
+const leakWords = (share, grid) => share === "NaN" ? "every weight is NaN" : `${shareWords(share)} ${grid.left > 100 ? "of the weight " : ""}leaks to slots that are not its own`;
 
 export function rightBlock(view, grid, top) {
   const here = view.right.at(-1);
