@@ -14,12 +14,13 @@ def dense_attention(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
 
     q (T, heads, head_dim); k, v (length, kv_heads, head_dim).
     """
-    length, ratio = len(k), q.shape[1] // k.shape[1]
-    k, v = (x.double().repeat_interleave(ratio, dim=1) for x in (k, v))
-    scores = torch.einsum("qhd,khd->qhk", q.double(), k) / math.sqrt(q.shape[-1])
+    length, num_kv_heads, head_dim = k.shape
+    rows = q.double().unflatten(1, (num_kv_heads, -1))  # the heads of a group are neighbours
+    scores = torch.einsum("qgrd,kgd->qgrk", rows, k.double()) / math.sqrt(head_dim)
     hidden = torch.arange(length)[None, :] > (length - len(q) + torch.arange(len(q)))[:, None]
-    scores = scores.masked_fill(hidden[:, None, :], -math.inf)
-    return torch.einsum("qhk,khd->qhd", scores.softmax(dim=-1), v), scores.logsumexp(dim=-1)
+    scores = scores.masked_fill(hidden[:, None, None, :], -math.inf)
+    out = torch.einsum("qgrk,kgd->qgrd", scores.softmax(dim=-1), v.double())
+    return out.flatten(1, 2), scores.logsumexp(dim=-1).flatten(1, 2)
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def lay_out(q: Tensor, k: Tensor, v: Tensor, fill: float = math.nan, generator: 
     num_pages = pages_for(length) + 3
     page_table = torch.randperm(num_pages, generator=generator)[: pages_for(length)].tolist()
     pages = torch.full((2, num_kv_heads, num_pages, PAGE_SLOTS, head_dim), fill, dtype=k.dtype)
-    for token in range(length):
-        page_id, slot = page_table[token // PAGE_SLOTS], token % PAGE_SLOTS
-        pages[0, :, page_id, slot], pages[1, :, page_id, slot] = k[token], v[token]
+    token = torch.arange(length)
+    page_id, slot = torch.tensor(page_table, dtype=torch.int64)[token // PAGE_SLOTS], token % PAGE_SLOTS
+    pages[:, :, page_id, slot] = torch.stack([k, v]).transpose(1, 2)
     return Case(q, k, v, pages[0], pages[1], page_table)

@@ -1,4 +1,4 @@
-"""Paged attention against float64 without pages; the tail, the heads, the extremes; and what each bug changes."""
+"""Paged attention against float64 without pages: the tail, the heads, the extremes, the workers, the observer."""
 
 import math
 
@@ -8,20 +8,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab_engine.errors import NanoqwenError
-from lab_engine.paged_attention import BUGS, online_softmax_update, paged_attention
+from lab_engine.kv_pages import PageTable
+from lab_engine.paged_attention import combine, online_softmax_update, paged_attention
 from tests.lab_engine.dense_attention import dense_attention, lay_out, random_case
 
 LENGTHS = [1, 2, 15, 16, 17, 31, 32, 33, 48, 56]
 INF = math.inf
 
 
-def run(case, bug=None):
-    return paged_attention(case.q, case.k_pages, case.v_pages, case.page_table, case.length, bug)
+def run(case, **keywords):
+    return paged_attention(case.q, case.k_pages, case.v_pages, case.page_table, case.length, **keywords)
 
 
-def difference(case, bug=None):
+def difference(case, **keywords):
     """max |output - float64| over each head; the output must be finite."""
-    found = run(case, bug)[0]
+    found = run(case, **keywords)[0]
     assert found.isfinite().all()
     return (found.double() - dense_attention(case.q, case.k, case.v)[0]).abs().amax(dim=(0, 2))
 
@@ -49,9 +50,71 @@ def test_several_tokens_see_their_own_past_only(length, num_tokens):
     assert (lse - expected_lse).abs().max() < 1e-5
 
 
+SHAPES = [(1, 2), (2, 2), (5, 1), (6, 2), (7, 2), (8, 1)]
+"""Query heads for each KV head, and KV heads."""
+
+
+@pytest.mark.parametrize("head_dim", [64, 128])
+@pytest.mark.parametrize(("ratio", "kv_heads"), SHAPES)
+def test_every_length_up_to_200_equals_float64_with_1_to_8_workers(ratio, kv_heads, head_dim):
+    """The number of workers goes round from length to length and from shape to shape."""
+    for length in range(1, 201):
+        fill = (math.nan, INF, -INF)[length % 3]
+        case = random_case(length, 1, ratio * kv_heads, kv_heads, head_dim, fill)
+        expected, expected_lse = dense_attention(case.q, case.k, case.v)
+        num_splits = (1, 2, 4, 8)[(length + ratio + 2 * (head_dim == 128)) % 4]
+        out, lse = run(case, num_splits=num_splits)
+        assert (out - expected).abs().max() <= 1e-5, (length, num_splits)
+        assert (lse - expected_lse).abs().max() <= 1e-5, (length, num_splits)
+
+
+@pytest.mark.parametrize("head_dim", [64, 128])
+@pytest.mark.parametrize(("ratio", "kv_heads"), SHAPES)
+def test_a_thousand_random_lengths_equal_float64(ratio, kv_heads, head_dim):
+    """84 lengths up to 2000, short ones more often, in each of the 12 shapes; float32, bfloat16 and float16 pages.
+
+    16-bit pages are compared with float64 on the rounded q, k and v.
+    """
+    uniform = torch.rand(84, generator=torch.Generator().manual_seed(ratio + head_dim))
+    for number, length in enumerate((2000 * uniform**2).ceil().int().tolist()):
+        dtype = (torch.float32, torch.bfloat16, torch.float16)[number % 3]
+        fill, num_splits = (math.nan, INF)[number % 2], (1, 2, 4, 8)[number % 4]
+        case = random_case(length, 1, ratio * kv_heads, kv_heads, head_dim, fill, dtype, seed=number)
+        out = run(case, num_splits=num_splits)[0]
+        error = (out - dense_attention(case.q, case.k, case.v)[0]).abs().max()
+        assert error <= (1e-5 if dtype == torch.float32 else 2e-3), (length, num_splits, dtype)
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_pages_of_16_bits_are_summed_in_float32(dtype):
-    assert difference(random_case(33, dtype=dtype)).max() < 1e-5
+    """Against float64 on the rounded q, k and v: what is left is the rounding of float32 sums, not of 16 bits."""
+    for length in range(1, 201):
+        assert difference(random_case(length, dtype=dtype), num_splits=1 + length % 4).max() <= 1e-5
+
+
+def without_switches(case):
+    """The same loop with no switch, no worker and no observer, written down a second time."""
+    num_tokens, num_heads, head_dim = case.q.shape
+    kv_head = torch.arange(num_heads) // (num_heads // case.k_pages.shape[0])
+    visible = case.length - num_tokens + 1 + torch.arange(num_tokens)
+    m, l = torch.full((num_heads, num_tokens), -INF), torch.zeros(num_heads, num_tokens)
+    acc = torch.zeros(num_heads, num_tokens, head_dim)
+    for page, page_id in enumerate(case.page_table):
+        token = 16 * page + torch.arange(16)
+        scores = (case.q.transpose(0, 1) / math.sqrt(head_dim)) @ case.k_pages[kv_head, page_id].mT
+        scores = torch.where(token < visible[:, None], scores, -INF)
+        v = torch.where((token < case.length)[:, None], case.v_pages[kv_head, page_id], 0.0)
+        m, l, acc = online_softmax_update(m, l, acc, scores, v)
+    return (acc / torch.where(l == 0, 1.0, l)[..., None]).transpose(0, 1), (m + l.log()).transpose(0, 1)
+
+
+@pytest.mark.parametrize(("heads", "kv_heads", "head_dim"), [(4, 2, 128), (28, 4, 64), (3, 1, 64)])
+def test_with_every_switch_off_it_is_the_plain_loop_bit_for_bit(heads, kv_heads, head_dim):
+    for length in range(1, 65):
+        for num_tokens in {1, min(length, 5), length}:
+            case = random_case(length, num_tokens, heads, kv_heads, head_dim)
+            for found, expected in zip(run(case), without_switches(case), strict=True):
+                assert torch.equal(found, expected), (length, num_tokens)
 
 
 @pytest.mark.parametrize(("heads", "kv_heads"), [(28, 4), (12, 2), (4, 4), (8, 1), (14, 2)])
@@ -71,19 +134,21 @@ def test_heads_that_do_not_divide_are_refused():
 # Extremes
 
 
-def test_products_beyond_fp16_give_the_float32_result():
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_products_beyond_fp16_give_the_float32_result(dtype):
     """q = 30 and k = 20 in 128 dims: the raw product 76,800 is inf in fp16, the scaled one 6788."""
-    k = torch.cat([torch.full((1, 1, 128), 20.0), torch.full((19, 1, 128), 19.9)])
-    case = lay_out(torch.full((1, 1, 128), 30.0), k, torch.randn(20, 1, 128))
+    k = torch.cat([torch.full((1, 1, 128), 20.0), torch.full((19, 1, 128), 19.875)])
+    case = lay_out(*(x.to(dtype) for x in (torch.full((1, 1, 128), 30.0), k, torch.randn(20, 1, 128))))
     out, lse = run(case)
-    assert torch.allclose(out[0, 0], case.v[0, 0], atol=1e-5)
+    assert torch.allclose(out[0, 0], case.v[0, 0].float(), atol=1e-5)
     assert lse.item() == pytest.approx(76800 / math.sqrt(128), rel=1e-5)
 
 
+@pytest.mark.parametrize("num_splits", [1, 4])
 @pytest.mark.parametrize("page_table", [[], [0], [2, 1]])
-def test_no_tokens_give_zeros_and_an_lse_of_minus_inf(page_table):
+def test_no_tokens_give_zeros_and_an_lse_of_minus_inf(page_table, num_splits):
     pages = torch.full((2, 4, 16, 64), math.nan)
-    out, lse = paged_attention(torch.randn(1, 4, 64), pages, pages, page_table, 0)
+    out, lse = paged_attention(torch.randn(1, 4, 64), pages, pages, page_table, 0, num_splits=num_splits)
     assert not out.any()
     assert (lse == -INF).all()
 
@@ -110,20 +175,148 @@ def test_scores_of_any_size_are_exact(score):
     assert difference(case).max() < 2e-3 if abs(score) > 1000 else difference(case).max() < 2e-5
 
 
-@pytest.mark.parametrize("parts", [1, 2, 4, 8])
-def test_parts_combine_by_their_lse_though_some_are_empty(parts):
-    """Lengths 1 to 40 over 1 to 8 workers, each with its run of pages: the contract that split kernels rely on."""
+# Workers and their parts
+
+
+@pytest.mark.parametrize("num_splits", [1, 2, 4, 8])
+def test_several_tokens_are_split_too_though_a_worker_sees_nothing_of_some_rows(num_splits):
+    for length in range(1, 41):
+        case = random_case(length, length)
+        expected, expected_lse = dense_attention(case.q, case.k, case.v)
+        out, lse = run(case, num_splits=num_splits)
+        assert (out - expected).abs().max() <= 1e-5
+        assert (lse - expected_lse).abs().max() <= 1e-5
+
+
+@pytest.mark.parametrize("num_splits", [1, 2, 4, 8])
+def test_each_worker_s_pages_alone_and_then_combine_give_the_same(num_splits):
+    """The contract of split kernels: ceil(pages / workers) neighbours each, the last workers perhaps none."""
     for length in range(1, 41):
         case = random_case(length)
-        pages_each = -(-len(case.page_table) // parts)
-        results = []
-        for first in range(0, parts * pages_each, pages_each):
-            left = min(max(length - 16 * first, 0), 16 * pages_each)
-            table = case.page_table[first : first + pages_each]
-            results.append(paged_attention(case.q, case.k_pages, case.v_pages, table, left))
-        outs, lses = (torch.stack(list(values)) for values in zip(*results, strict=True))
-        combined = (outs * lses.softmax(dim=0)[..., None]).sum(dim=0)
-        assert (combined - dense_attention(case.q, case.k, case.v)[0]).abs().max() < 1e-5
+        each = -(-len(case.page_table) // num_splits)
+        parts = []
+        for first in range(0, num_splits * each, each):
+            left = min(max(length - 16 * first, 0), 16 * each)
+            table = case.page_table[first : first + each]
+            parts.append(paged_attention(case.q, case.k_pages, case.v_pages, table, left))
+        outs, lses = (torch.stack(list(values)) for values in zip(*parts, strict=True))
+        outs[lses == -INF] = math.nan  # what an idle worker leaves in its buffer
+        for found, expected in zip(combine(outs, lses), run(case, num_splits=num_splits), strict=True):
+            assert torch.allclose(found, expected, atol=1e-6)
+
+
+def test_more_workers_than_pages_change_nothing():
+    case = random_case(40)
+    for found, expected in zip(run(case, num_splits=100), run(case, num_splits=3), strict=True):
+        assert torch.equal(found, expected)
+
+
+def test_no_worker_is_refused():
+    with pytest.raises(NanoqwenError, match="num_splits: found 0, expected 1 or more"):
+        run(random_case(5), num_splits=0)
+
+
+def test_two_parts_weigh_as_published():
+    out, lse = combine(torch.tensor([[1.0, 2.0], [5.0, -2.0]]), torch.tensor([3.0, 5.0]))
+    assert out.tolist() == pytest.approx([4.5232, -1.5232], abs=5e-5)
+    assert lse.item() == pytest.approx(5.12693, abs=5e-6)
+
+
+@pytest.mark.parametrize("garbage", [math.nan, INF, -INF, 3e38])
+def test_an_empty_part_is_never_touched(garbage):
+    part = torch.tensor([[1.0, 2.0], [garbage, garbage]])
+    for order in ([0, 1], [1, 0]):
+        out, lse = combine(part[order], torch.tensor([3.0, -INF])[order])
+        assert torch.equal(out, part[0])
+        assert lse.item() == 3.0
+
+
+def test_only_empty_parts_give_zeros_and_minus_inf_and_leave_the_next_row_as_it_is():
+    outs, lses = torch.full((3, 2, 4), math.nan), torch.full((3, 2), -INF)
+    outs[1, 1], lses[1, 1] = torch.arange(4.0), 2.5
+    out, lse = combine(outs, lses)
+    assert torch.equal(out, torch.stack([torch.zeros(4), torch.arange(4.0)]))
+    assert lse.tolist() == [-INF, 2.5]
+
+
+@pytest.mark.parametrize("size", [-20000.0, -800.0, 800.0, 20000.0])
+def test_parts_of_any_size_combine(size):
+    out, lse = combine(torch.tensor([[1.0], [3.0]]), torch.tensor([size, size]))
+    assert out.item() == 2.0
+    assert lse.item() == pytest.approx(size + math.log(2), rel=1e-7)
+
+
+def test_what_a_part_really_saw_is_kept_though_it_is_nan():
+    out, lse = combine(torch.tensor([[1.0], [math.nan]]), torch.tensor([3.0, math.nan]))
+    assert out.isnan().all()
+    assert lse.isnan().all()
+
+
+# What the observer sees
+
+
+def updates_of(case, **keywords):
+    seen = []
+    result = run(case, observer=seen.append, **keywords)
+    for found, expected in zip(result, run(case, **keywords), strict=True):
+        assert torch.equal(found, expected)  # to look changes nothing
+    return seen
+
+
+def test_the_workers_run_side_by_side_each_over_its_run_of_pages():
+    case = random_case(85)  # six pages: two for each of three workers, none for the fourth
+    updates = updates_of(case, num_splits=4)
+    assert [(u.split, u.page) for u in updates] == [(0, 0), (1, 2), (2, 4), (0, 1), (1, 3), (2, 5)]
+    assert [u.page_id for u in updates] == [case.page_table[u.page] for u in updates]
+
+
+@pytest.mark.parametrize("num_splits", [1, 3])
+def test_an_update_holds_the_state_after_its_page(num_splits):
+    case = random_case(56, num_tokens=2)
+    num_heads, each = case.q.shape[1], -(-4 // num_splits)
+    k, v = (x.double().repeat_interleave(2, dim=1) for x in (case.k, case.v))
+    all_scores = torch.einsum("thd,khd->htk", case.q.double(), k) / 8
+    for update in updates_of(case, num_splits=num_splits):
+        tokens = slice(16 * each * update.split, 16 * (update.page + 1))
+        hidden = torch.arange(56)[tokens] > torch.tensor([54, 55])[:, None]
+        scores = all_scores[:, :, tokens].masked_fill(hidden, -INF)
+        m = scores.amax(dim=-1)
+        p = (scores - m[..., None]).exp()
+        assert torch.allclose(update.m.double(), m)
+        assert torch.allclose(update.l.double(), p.sum(dim=-1))
+        assert torch.allclose(update.acc.double(), torch.einsum("htk,khd->htd", p, v[tokens]), atol=1e-5)
+        assert update.scores.shape == (num_heads, 2, 16)
+
+
+def test_valid_says_which_slots_a_row_may_look_at_and_the_scores_of_the_others_are_minus_inf():
+    for update in updates_of(random_case(20, num_tokens=3)):
+        first = 16 * update.page
+        assert update.valid.sum(dim=-1).tolist() == [min(max(seen - first, 0), 16) for seen in (18, 19, 20)]
+        assert torch.equal(update.scores > -INF, update.valid.expand(4, 3, 16))
+
+
+# The page table
+
+
+def test_a_page_table_may_be_a_list_a_tensor_or_the_cache_s_own():
+    case = random_case(40)
+    table = PageTable(case.page_table)
+    for form in (table, table.tensor(), torch.tensor(case.page_table), tuple(case.page_table)):
+        found = paged_attention(case.q, case.k_pages, case.v_pages, form, 40)
+        assert torch.equal(found[0], run(case)[0])
+
+
+def test_entries_beyond_the_length_are_not_looked_at():
+    case = random_case(16)
+    found = paged_attention(case.q, case.k_pages, case.v_pages, [*case.page_table, -1, 99], 16)
+    assert torch.equal(found[0], run(case)[0])
+
+
+@pytest.mark.parametrize(("table", "message"), [([0], "found 1 page ids, expected at least 2"), ([0, -1], "0 to 3")])
+def test_a_table_that_is_too_short_or_names_no_page_is_refused(table, message):
+    pages = torch.zeros(2, 4, 16, 64)
+    with pytest.raises(NanoqwenError, match=message):
+        paged_attention(torch.randn(1, 4, 64), pages, pages, table, 17)
 
 
 # The running update
@@ -176,93 +369,3 @@ def test_any_pages_in_turn_equal_one_softmax(pages):
     expected = scores.softmax(dim=0) @ torch.tensor([x for run in values for x in run], dtype=torch.float64)
     assert (acc / l).item() == pytest.approx(expected.item(), rel=1e-5, abs=1e-5)
     assert (m + l.log()).item() == pytest.approx(scores.logsumexp(dim=0).item(), rel=1e-6, abs=1e-5)
-
-
-# Each bug changes what its line says, and nothing else
-
-FULL, PARTIAL = [16, 32, 48, 64], [1, 15, 17, 31, 33, 47, 56]
-
-
-@pytest.mark.parametrize("bug", ["no_tail_mask", "mask_to_zero"])
-def test_the_tail_bugs_are_invisible_at_full_pages_and_wrong_elsewhere(bug):
-    for length in FULL:
-        assert difference(random_case(length, fill=0.5), bug).max() < 1e-5
-    for length in PARTIAL:
-        assert difference(random_case(length, fill=0.5), bug).max() > 1e-3
-
-
-def test_without_a_tail_mask_stale_slots_take_part_as_if_they_were_tokens():
-    case = random_case(20, fill=0.5)
-    tokens = [(page, slot) for page in case.page_table for slot in range(16)]
-    k, v = (torch.stack([pages[:, page, slot] for page, slot in tokens]) for pages in (case.k_pages, case.v_pages))
-    assert (run(case, "no_tail_mask")[0] - dense_attention(case.q, k, v)[0]).abs().max() < 1e-5
-
-
-def test_one_nan_in_an_empty_slot_makes_the_whole_row_nan_without_a_tail_mask():
-    assert run(random_case(20), "no_tail_mask")[0].isnan().all()
-    assert run(random_case(16), "no_tail_mask")[0].isfinite().all()
-
-
-@pytest.mark.parametrize(("score", "percent"), [(6, 0.035), (0, 12.5), (-1, 28), (-5, 95.5)])
-def test_a_mask_of_0_gives_the_empty_slots_their_published_share(score, percent):
-    """56 tokens of one score and 8 empty slots of score 0: V is 1 at the tokens and 0 elsewhere."""
-    q, k = torch.zeros(1, 1, 64), torch.zeros(56, 1, 64)
-    q[..., 0], k[..., 0] = 8.0, float(score)
-    case = lay_out(q, k, torch.ones(56, 1, 64), fill=0.0)
-    share = 1 - run(case, "mask_to_zero")[0][0, 0, 0].item()
-    assert 100 * share == pytest.approx(percent, abs=0.3 if percent > 1 else 0.001)
-
-
-def test_length_minus_one_attends_as_if_the_current_token_were_not_there():
-    for length in [2, 16, 17, 33]:
-        case = random_case(length)
-        expected = dense_attention(case.q, case.k[:-1], case.v[:-1])[0]
-        assert (run(case, "length_minus_one")[0] - expected).abs().max() < 1e-5
-        assert difference(case, "length_minus_one").max() > 1e-3
-    assert not run(random_case(1), "length_minus_one")[0].any()
-
-
-def test_floor_pages_never_reads_the_tail():
-    for length in PARTIAL:
-        case, whole = random_case(length), length // 16 * 16
-        expected = dense_attention(case.q, case.k[:whole], case.v[:whole])[0] if whole else torch.zeros(1, 4, 64)
-        assert (run(case, "floor_pages")[0] - expected).abs().max() < 1e-5
-    for length in FULL:
-        assert difference(random_case(length), "floor_pages").max() < 1e-5
-
-
-def case_with_maximum_at(token, length=40):
-    """One head whose score is 6 at a token and about 0 elsewhere."""
-    q, k = torch.zeros(1, 1, 64), torch.zeros(length, 1, 64)
-    q[..., 0] = 8.0
-    k[:, 0, 0] = torch.linspace(-0.5, 0, length)
-    k[token, 0, 0] = 6.0
-    return lay_out(q, k, torch.randn(length, 1, 64, generator=torch.Generator().manual_seed(token)))
-
-
-def test_no_rescale_is_right_when_the_maximum_is_on_the_first_page_and_wrong_after_it():
-    for token in [0, 7, 15]:
-        assert difference(case_with_maximum_at(token), "no_rescale").max() < 1e-5
-    for token in [16, 31, 32, 39]:
-        assert difference(case_with_maximum_at(token), "no_rescale").max() > 1e-2
-
-
-@pytest.mark.parametrize(
-    ("heads", "kv_heads", "wrong"), [(28, 4, 20), (14, 2, 6), (4, 2, 2), (3, 1, 0), (4, 4, 0), (12, 2, 6)]
-)
-def test_head_modulo_is_wrong_for_exactly_the_heads_whose_quotient_differs(heads, kv_heads, wrong):
-    case = random_case(33, num_heads=heads, num_kv_heads=kv_heads)
-    bad = difference(case, "head_modulo") > 1e-3
-    assert bad.tolist() == [h % kv_heads != h // (heads // kv_heads) for h in range(heads)]
-    assert int(bad.sum()) == wrong
-
-
-def test_every_bug_has_a_line_and_a_test_here():
-    tested = {"no_tail_mask", "mask_to_zero", "length_minus_one", "floor_pages", "no_rescale", "head_modulo"}
-    assert set(BUGS) == tested
-    assert all(line and "\n" not in line for line in BUGS.values())
-
-
-def test_an_unknown_bug_is_refused():
-    with pytest.raises(NanoqwenError, match="no_such"):
-        run(random_case(3), "no_such")
