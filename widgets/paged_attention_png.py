@@ -176,9 +176,7 @@ def _lens(canvas: Canvas, data: Data, view: View, weights: Sequence[Sequence[Num
             canvas.text(x + cell / 2, y0 + 44 + 17 * row, share_words(one[at], 1).replace(" %", ""), "c s")
     canvas.rect(x0, y0 + 18, WIDTH - LEFT, 53, "sel")
     valid = min(PAGE_SLOTS, view.length - PAGE_SLOTS * view.page)
-    canvas.text(
-        x0, y0 + 84, f"{valid} slots hold tokens of this sequence, {PAGE_SLOTS - valid} none. Weights in %.", "s mu"
-    )
+    canvas.text(x0, y0 + 84, f"{valid} of {PAGE_SLOTS} slots valid. Weights in %.", "s mu")
 
 
 def _errors(canvas: Canvas, errors: Sequence[Number], length: int) -> None:

@@ -100,7 +100,7 @@ export function lensNote(view) {
   if (!own) return "The whole page is another request's. Weights in %.";
   if (valid === 16) return "A full page: all 16 slots hold tokens. Weights in %.";
   const rest = view.run.unwritten ? "were never written" : "hold what a former owner left";
-  return `${valid} slots hold tokens, ${16 - valid} ${rest}. Weights in %.`;
+  return `${valid} of 16 slots ${valid === 1 ? "holds a token" : "hold tokens"}; the other ${16 - valid} ${rest}. Weights in %.`;
 }
 
 // ---- the error by context length ----

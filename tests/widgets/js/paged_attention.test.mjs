@@ -105,7 +105,7 @@ test("without a bug the lower row says how to get one", () => {
 });
 
 test("the lens says how many slots hold tokens", () => {
-  assert.match(lensNote(lensView(trace, at("no_tail_mask"))), /^8 slots hold tokens, 8 hold what a former owner left/);
+  assert.match(lensNote(lensView(trace, at("no_tail_mask"))), /^8 of 16 slots hold tokens; the other 8 hold what a former owner left/);
   assert.match(lensNote(lensView(trace, at("right", 48))), /^A full page/);
   assert.match(lensNote(lensView(trace, at("stale_page", 17))), /another request/);
 });
