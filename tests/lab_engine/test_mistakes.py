@@ -4,10 +4,18 @@ import pytest
 import torch
 
 from lab_engine.bug_desk import DESK, trace_mistakes
-from lab_engine.errors import NanoqwenError
+from lab_engine.errors import BackendError, NanoqwenError
 from lab_engine.int4_mistakes import INT4_MISTAKES
 from lab_engine.loading import open_source
-from lab_engine.mistakes import DESK_BUGS, FREED_AT, MISTAKES, RIGHT, exact_decoder
+from lab_engine.mistakes import (
+    DESK_BUGS,
+    FREED_AT,
+    MISTAKES,
+    RIGHT,
+    UncheckedArgmax,
+    attention_mistake,
+    exact_decoder,
+)
 from lab_engine.paged_attention import BUGS
 from lab_engine.weights import DenseSource
 
@@ -124,3 +132,68 @@ def test_floating_weights_are_read_as_they_are(shared_checkpoint):
     source, _ = open_source(shared_checkpoint)
     name = "model.embed_tokens.weight"
     assert torch.equal(DenseSource(source).matrix(name), source.matrix(name))
+
+
+# Any bug of the attention in a whole decoder
+
+
+def written_with(opened, mistake, prompt="def f(x):\n    return x", new=20):
+    source, tokenizer = opened
+    decoder = exact_decoder(DenseSource(source), tokenizer, 10, mistake)
+    return list(decoder.generate(tokenizer.encode(prompt), new))
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_every_attention_bug_makes_a_decoder_by_name_that_writes_the_same_twice(opened, bug):
+    mistake = attention_mistake(bug, num_splits=4 if bug == "empty_split" else 1)
+    assert (mistake.name, mistake.cause, mistake.lab) == (bug, BUGS[bug], "05_paged_attention")
+    assert written_with(opened, mistake) == written_with(opened, mistake)
+
+
+@pytest.mark.parametrize(("bug", "num_splits"), [("nan_in_v", 1), ("empty_split", 4)])
+def test_a_decoder_whose_logits_are_nan_writes_token_0_on_and_on(opened, bug, num_splits):
+    assert written_with(opened, attention_mistake(bug, num_splits)) == [0] * 20
+
+
+def test_with_one_worker_an_unguarded_combine_shows_nothing(opened):
+    assert written_with(opened, attention_mistake("empty_split")) == written_with(opened, None)
+
+
+def test_the_right_decoder_refuses_nan_while_a_gpu_s_argmax_takes_the_largest_number(opened):
+    source, _ = opened
+    unchecked = UncheckedArgmax(source.config, torch.float32)
+    inf, nan = float("inf"), float("nan")
+    rows = [[nan, nan], [nan, 1.0, 3.0], [-inf, nan, -inf], [2.0, inf, nan], [1.0, 5.0, 5.0]]
+    assert [unchecked.argmax(torch.tensor(row)) for row in rows] == [0, 2, 0, 1, 1]
+    with pytest.raises(BackendError, match="NaN"):
+        RIGHT.backend(source.config, torch.float32).argmax(torch.tensor(rows[0]))
+
+
+def test_v_of_unused_slots_is_nan_for_the_bug_that_needs_it_only(opened):
+    source, tokenizer = opened
+    for bug in BUGS:
+        decoder = exact_decoder(DenseSource(source), tokenizer, 10, attention_mistake(bug))
+        assert decoder.cache.data.isnan().all() == decoder.cache.data.isnan().any() == (bug == "nan_in_v")
+
+
+def test_a_page_that_nobody_had_holds_what_the_former_owner_s_first_one_does(opened):
+    source, tokenizer = opened
+    data = exact_decoder(DenseSource(source), tokenizer, 12).cache.data
+    assert all(torch.equal(data[:, :, :, page], data[:, :, :, 0]) for page in range(5, 12))
+
+
+def test_a_late_page_table_is_right_until_the_step_that_takes_a_page(opened):
+    source, tokenizer = opened
+    right, late = (
+        exact_decoder(DenseSource(source), tokenizer, 10, mistake)
+        for mistake in (None, attention_mistake("stale_page"))
+    )
+    for made in (right, late):
+        made.prefill([7, 8, 9])
+    lengths = [made for made in range(4, 24) if (right.step(7) - late.step(7)).abs().max() > 1e-3]
+    assert lengths[0] == 17
+
+
+def test_an_unknown_attention_bug_is_refused_by_name():
+    with pytest.raises(NanoqwenError, match="bug 'no_such': expected one of no_tail_mask, "):
+        attention_mistake("no_such")
