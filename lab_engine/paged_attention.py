@@ -21,7 +21,7 @@ from lab_engine.attention_bugs import BUGS, behaviour_of
 from lab_engine.errors import NanoqwenError
 from lab_engine.kv_pages import PAGE_SLOTS, pages_for
 
-__all__ = ["BUGS", "PageUpdate", "combine", "online_softmax_update", "paged_attention"]
+__all__ = ["BUGS", "PageUpdate", "combine", "online_softmax_update", "paged_attention", "pages_per_worker"]
 
 _LOWEST = torch.finfo(torch.float32).min
 
@@ -63,47 +63,60 @@ def paged_attention(
 
     num_splits workers take ceil(pages / num_splits) pages each, in order; the last ones may get none. observer sees
     each page of each worker: the first page of all workers, then the second, as the workers run side by side.
+    bug: a name of BUGS. NanoqwenError: heads that do not divide, a table that is too short or names no page.
     """
-    do = behaviour_of(bug)
+    rules = behaviour_of(bug)
     num_tokens, num_heads, head_dim = q.shape
     root = math.sqrt(head_dim)
-    q = q.float().transpose(0, 1) / (1.0 if do.scores_in_fp16 else root)
-    kv_head = _kv_heads(num_heads, k_pages.shape[0], do.groups_are_neighbours)
-    num_pages = pages_for(length) if do.rounds_pages_up else length // PAGE_SLOTS
+    q = q.float().transpose(0, 1) / (1.0 if rules.scores_in_fp16 else root)
+    kv_head = _kv_heads(num_heads, k_pages.shape[0], rules.groups_are_neighbours)
+    num_pages = pages_for(length) if rules.rounds_pages_up else length // PAGE_SLOTS
     table = _checked_table(page_table, num_pages, k_pages.shape[1])
-    if not do.knows_newest_page and length % PAGE_SLOTS == 1:
+    if not rules.knows_newest_page and length % PAGE_SLOTS == 1:
         table[-1] = _page_of_another(table, k_pages.shape[1])
-    visible = length - num_tokens + torch.arange(num_tokens) + do.counts_current_token
 
+    # Which slots of each page a row may look at (valid), hold no token (empty), or hold one that comes later.
+    token = torch.arange(PAGE_SLOTS * num_pages).view(num_pages, PAGE_SLOTS)
+    visible = length - num_tokens + torch.arange(num_tokens) + rules.counts_current_token
+    valid, empty = token[:, None] < visible[:, None], token >= length
+    later = ~(valid | empty[:, None])
+
+    # The state of each worker. A worker runs over `run` neighbouring pages; the last ones may have fewer, or none.
     m = torch.full((_checked_splits(num_splits), num_heads, num_tokens), -math.inf)
     l = torch.zeros(num_splits, num_heads, num_tokens)
     acc = torch.zeros(num_splits, num_heads, num_tokens, head_dim)
-    run = -(-num_pages // num_splits)
-
-    token = torch.arange(PAGE_SLOTS * num_pages).view(num_pages, PAGE_SLOTS)
-    valid, empty = token[:, None] < visible[:, None], token >= length
-    later = ~(valid | empty[:, None])
+    run = pages_per_worker(num_pages, num_splits)
     for n in range(run):
         step = slice(n, None, run)  # the n-th page of every worker that has one; those are the first workers
         k, v = (_gathered(pages, kv_head, table[step]) for pages in (k_pages, v_pages))
         scores = q @ k.mT
-        if do.scores_in_fp16:
+        if rules.scores_in_fp16:
             scores = scores.half().float() / root
         scores.masked_fill_(later[step, None], -math.inf)
-        if do.tail_score is not None:
-            scores.masked_fill_(empty[step, None, None], do.tail_score)
-        if do.clears_tail_v:
+        if rules.tail_score is not None:
+            scores.masked_fill_(empty[step, None, None], rules.tail_score)
+        if rules.clears_tail_v:
             v.masked_fill_(empty[step, None, :, None], 0.0)
         busy = slice(len(k))
-        state = online_softmax_update(m[busy], l[busy], acc[busy], scores, v, do.rescales)
+        state = online_softmax_update(m[busy], l[busy], acc[busy], scores, v, rules.rescales)
         m[busy], l[busy], acc[busy] = state
         if observer:
             rows = range(n, num_pages, run), table[step].tolist(), scores, valid[step], *state
             for split, row in enumerate(zip(*rows, strict=True)):
                 observer(PageUpdate(split, *row))
+
     # A worker that saw nothing leaves 0 / 0 behind, which is NaN: undefined memory, as in a real kernel.
-    out, lse = combine(acc / l[..., None], m + l.log(), do.guards_empty_parts)
+    out, lse = combine(acc / l[..., None], m + l.log(), rules.guards_empty_parts)
     return out.transpose(0, 1), lse.transpose(0, 1)
+
+
+def pages_per_worker(num_pages: int, num_splits: int) -> int:
+    """ceil(pages / workers): so many neighbouring pages go to each worker, as long as there are any.
+
+    >>> [pages_per_worker(n, 4) for n in (0, 1, 4, 5, 9)]
+    [0, 1, 1, 2, 3]
+    """
+    return -(-num_pages // num_splits)
 
 
 def online_softmax_update(
@@ -152,7 +165,7 @@ def _kv_heads(num_heads: int, num_kv_heads: int, groups_are_neighbours: bool) ->
 
 
 def _page_of_another(table: Tensor, pool_pages: int) -> int:
-    """The lowest page id that the sequence does not own: the stale entry of a bug, the same on every run."""
+    """The lowest page id that the sequence does not own, its own first one where it owns all: the same on every run."""
     return min(set(range(pool_pages)) - set(table.tolist()), default=int(table[0]))
 
 
