@@ -29,7 +29,7 @@ def test_the_floor_is_the_bytes_of_k_and_v_over_the_bandwidth():
     [recorded] = [row for row in recording.data["rows"] if (row["batch"], row["context"]) == (1, 2048)]
     assert recorded["bytes"] == 2048 * 2 * 4 * 128 * 2
     ours, peer = recorded["triton"]["us"], recorded["sdpa"]["enable_gqa"]["us"]
-    assert rows["1", "2,048"][2:5] == ("0.9", f"{ours:.1f}", f"{peer:.1f}")
+    assert rows["1", "2,048"][2:5] == ("0.90", f"{ours:.1f}", f"{peer:.1f}")
     share = 100 * recorded["bytes"] / BANDWIDTH / (ours * 1e-6)
     assert rows["1", "2,048"][6:] == (f"{share:.0f} %", f"{ours / peer:.2f}")
 
