@@ -130,7 +130,7 @@ def online_softmax_update(
     new_m = torch.maximum(m, scores.amax(dim=-1))
     safe_m = new_m.clamp(min=_LOWEST)  # where nothing was seen: -inf - -inf is NaN
     p = torch.exp(scores - safe_m[..., None])
-    factor = torch.exp(m - safe_m) if rescale else torch.where(m == -math.inf, 0.0, 1.0)
+    factor = torch.exp(m - safe_m) if rescale else torch.ones_like(m)
     return new_m, l * factor + p.sum(dim=-1), acc * factor[..., None] + p @ v
 
 
