@@ -4,7 +4,7 @@ The engine replays the history (`lab_engine/kv_trace.py`) for text, PNG and sent
 (`static/kv_allocator.js`, compared with the engine frame by frame), so that a click waits for nobody.
 """
 
-from functools import cache
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import traitlets
@@ -23,7 +23,7 @@ ORDERS = {"running": RUNNING_EXAMPLE.page_order, "ascending": tuple(range(RUNNIN
 """Free lists that a pool can start with."""
 
 
-@cache
+@lru_cache(maxsize=8)  # each action of a learner makes a new history
 def _frames(actions: str, order: str) -> tuple[Frame, ...]:
     page_order = ORDERS[order]
     return trace_history(parse_actions(actions), len(page_order), page_order)
