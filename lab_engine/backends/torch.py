@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from lab_engine.backends.torch_attention import StepAttention
 from lab_engine.config import GROUP, ModelConfig
 from lab_engine.errors import BackendError
 from lab_engine.int4 import dequantize_words, unpack_words
@@ -26,6 +27,7 @@ _ROWS = 64  # the packed kernel's largest row block: pieces of whole blocks can 
 _GEMV_TOKENS = 32  # from about 48 tokens on, dequantizing once and multiplying is faster on two AVX-512 cores
 _REFINED_LOGITS = 256  # enough but for flat distributions, where the order hardly matters
 _CHUNK_WEIGHTS = 1 << 24  # dequantize at most this many weights at once: 32 MiB in bfloat16
+_LONG_PAST = 1024  # tokens: below, what StepAttention prepares costs as much as it saves
 _PACK_WEIGHTS = 1 << 20  # pack this many at once: larger pieces miss the cache and leave holes in the heap
 
 
@@ -51,6 +53,7 @@ class TorchBackend:
         self._packs = dtype == torch.bfloat16 and has_packed_kernel()
         self._num_q_heads, self._num_kv_heads = config.num_q_heads, config.num_kv_heads
         self._head_dim = config.head_dim
+        self._step_attention = StepAttention(dtype)
 
     def describe(self) -> str:
         """How INT4 matrices are multiplied on this CPU."""
@@ -105,14 +108,18 @@ class TorchBackend:
     def paged_attention(self, q: Tensor, k_pages: Tensor, v_pages: Tensor, page_table: Tensor, length: int) -> Tensor:
         """Gather the pages, cut the tail off, and use scaled_dot_product_attention.
 
-        In a decode step the query heads of a group become rows over one KV head: each K and V is read once. In a
-        prompt K and V are repeated for the heads of a group, which is faster than letting PyTorch do it.
+        A step over a short past is computed in float32 and returns it: rounding probabilities and output to bfloat16
+        would be an error of 5e-3, since they are largest there. In a prompt K and V are repeated for the heads of a
+        group, which is faster than letting PyTorch do it.
         """
         num_tokens = q.shape[0]
+        if num_tokens == 1 and length >= _LONG_PAST:
+            return self._step_attention(q, k_pages, v_pages, page_table, length)
         k, v = (pages.index_select(1, page_table).flatten(1, 2)[None, :, :length] for pages in (k_pages, v_pages))
         if num_tokens == 1:
             grouped = q.view(1, self._num_kv_heads, -1, self._head_dim)
-            return F.scaled_dot_product_attention(grouped, k, v).view(1, -1, self._head_dim)
+            out = F.scaled_dot_product_attention(grouped.float(), k.float(), v.float())
+            return out.view(1, -1, self._head_dim)
         rows = q.transpose(0, 1)[None]
         k, v = (heads.repeat_interleave(rows.shape[1] // heads.shape[1], dim=1) for heads in (k, v))
         if num_tokens == length:

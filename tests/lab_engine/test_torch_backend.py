@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from lab_engine.backends import torch as backend_module
 from lab_engine.backends.torch import TorchBackend, has_packed_kernel, make
+from lab_engine.backends.torch_attention import StepAttention
 from lab_engine.config import ModelConfig
 from lab_engine.convert import convert
 from lab_engine.errors import BackendError
@@ -155,6 +158,64 @@ def test_attention_equals_float64_whatever_the_empty_slots_hold(length, tokens, 
         out = backend.paged_attention(q, k_pages, v_pages, torch.tensor(case.page_table), length)
         assert out.shape == (tokens, heads, head_dim)
         assert (out - dense_attention(case.q, case.k, case.v)[0]).abs().max() < tolerance
+
+
+SHORT = st.integers(1, 200) | st.sampled_from([15, 16, 17, 32, 33, 1000])
+LONG = st.integers(1024, 2100) | st.sampled_from([1024, 1039, 1040, 1041, 2048])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@settings(max_examples=40, deadline=None)
+@given(
+    length=SHORT | LONG,
+    ratio=st.sampled_from([1, 2, 5, 6, 7, 8]),
+    head_dim=st.sampled_from([64, 128]),
+    fill=st.sampled_from([math.nan, math.inf]),
+    spread=st.sampled_from(["just the sequence", "anywhere", "in one run"]),
+    seed=st.integers(0, 1000),
+)
+def test_a_step_equals_float64_on_any_pool(dtype, length, ratio, head_dim, fill, spread, seed):
+    """In a pool of its own or a large one. A long past returns bfloat16, whose rounding is at most 1/256."""
+    case = random_case(length, 1, 2 * ratio, 2, head_dim, fill, dtype, seed)
+    k_pages, v_pages, table = case.k_pages, case.v_pages, torch.tensor(case.page_table, dtype=torch.int32)
+    if spread != "just the sequence":
+        places = torch.arange(7, 7 + len(table)) if spread == "in one run" else torch.randperm(400)[: len(table)]
+        large = (torch.full((2, 400, 16, head_dim), fill, dtype=dtype) for _ in "kv")
+        k_pages, v_pages = (
+            x.index_copy(1, places, y[:, table]) for x, y in zip(large, (k_pages, v_pages), strict=True)
+        )
+        table = places.int()
+    out = TorchBackend(config_of(2 * ratio, 2, head_dim), dtype).paged_attention(
+        case.q, k_pages, v_pages, table, length
+    )
+    expected = dense_attention(case.q, case.k, case.v)[0]
+    assert out.shape == expected.shape
+    allowed = 1e-5 if dtype == torch.float32 or length < 1024 else 2e-3 + expected.abs() / 256
+    assert ((out - expected).abs() <= allowed).all()
+
+
+def test_kept_memory_shows_nothing_of_the_sequence_before():
+    """Longer, shorter, longer, in and out of inference mode: each as if it were the first."""
+    attention = StepAttention(torch.bfloat16)
+    for length, mode in ((100, True), (17, False), (1, False), (300, True), (100, False)):
+        case = random_case(length, dtype=torch.bfloat16)
+        arguments = case.q, case.k_pages, case.v_pages, torch.tensor(case.page_table), length
+        with torch.inference_mode(mode):
+            assert torch.equal(attention(*arguments), StepAttention(torch.bfloat16)(*arguments))
+
+
+def test_a_long_step_takes_the_path_with_kept_memory_and_a_prompt_does_not(monkeypatch):
+    """From 1024 tokens on; ids may be int64 and have a page to spare."""
+    calls = []
+    backend = TorchBackend(config_of(28, 4, 128), torch.bfloat16)
+    right = backend._step_attention
+    monkeypatch.setattr(backend, "_step_attention", lambda *arguments: calls.append(arguments[4]) or right(*arguments))
+    for length, tokens in ((1023, 1), (1024, 1), (1024, 2)):
+        case = random_case(length, tokens, 28, 4, 128, dtype=torch.bfloat16)
+        out = backend.paged_attention(case.q, case.k_pages, case.v_pages, torch.tensor([*case.page_table, 0]), length)
+        expected = dense_attention(case.q, case.k, case.v)[0]
+        assert ((out - expected).abs() - expected.abs() / 256).max() <= 2e-3
+    assert calls == [1024]
 
 
 def test_products_beyond_fp16_survive_in_both_dtypes():
