@@ -2,11 +2,10 @@
 
 from collections import Counter
 from collections.abc import Sequence as Series
-from operator import lt
 
 from lab_engine.checks.case import Args, Case, Mismatch
 from lab_engine.checks.exercise import Exercise
-from lab_engine.checks.lab04_history import History, State, replayed
+from lab_engine.checks.lab04_history import Held, History, State, replayed
 from lab_engine.checks.values import error_text, first_true, number, window
 from lab_engine.checks.verdict import Row
 from lab_engine.kv_pages import PAGE_SLOTS, Sequence
@@ -60,10 +59,10 @@ def _judge(args: Args, expected: State, yours: State) -> Mismatch | None:
 def _judge_refusals(history: History, expected: State, yours: State) -> Mismatch:
     if expected.refused:
         value = expected.refused[0]
-        hint = "This token needs a page: ask `take`, and let its error through to whoever called."
-        return Mismatch(f"appending {value} returned; expected OutOfPages: no page is free", hint=hint)
+        return Mismatch(f"appending {value} returned; expected OutOfPages: no page is free", hint=_LET_THROUGH)
     message = f"appending {yours.refused[0]} raised OutOfPages; expected it to fit"
-    return Mismatch(message, hint=_IN_PLACE if history.full else _AT_SLOT_0)
+    used = {page_id for one in expected.held.values() for page_id in one.page_ids}
+    return Mismatch(message, hint=_IN_PLACE if len(used) == history.num_pages else _AT_SLOT_0)
 
 
 def _judge_sequence(args: Args, name: str, expected: State, yours: State) -> Mismatch | None:
@@ -74,15 +73,27 @@ def _judge_sequence(args: Args, name: str, expected: State, yours: State) -> Mis
     if len(found.page_ids) != len(wanted.page_ids):
         hint = first_true((refused, _FAIL_FIRST), (wanted.length % PAGE_SLOTS == 0, _AT_SLOT_0), (True, _PAGES))
         return _numbers(args, f"pages of {name}", [len(wanted.page_ids)], [len(found.page_ids)], hint)
-    counter = Counter(page_id for one in yours.held.values() for page_id in one.page_ids)
-    tables = [counter[page_id] for page_id in found.page_ids]
-    if any(map(lt, found.ref_counts, tables)) and not yours.lost:
-        return _numbers(args, f"ref_counts of {name}", tables, found.ref_counts, _TAKE_FIRST if refused else _ONCE)
+    wrong = _judge_table(name, found, yours, _TAKE_FIRST if refused else _ONCE if args[0].forks else _KEEP)
+    if wrong is not None:
+        return wrong
     if found.values != wanted.values:
-        return _different_values(args, name, wanted.values, found.values)
+        return _different_values(args, name, wanted, found)
     if found.ref_counts != wanted.ref_counts:
         hint = _FULL_PAGE if found.ref_counts[0] < wanted.ref_counts[0] else _LEAK
         return _numbers(args, f"ref_counts of {name}", wanted.ref_counts, found.ref_counts, hint)
+    return None
+
+
+def _judge_table(name: str, found: Held, yours: State, hint: str) -> Mismatch | None:
+    """Ids that were released while a table names them: one table names such an id twice, or more tables than count."""
+    tables = Counter(page_id for one in yours.held.values() for page_id in one.page_ids)
+    for page_id, count in zip(found.page_ids, found.ref_counts, strict=True):
+        if found.page_ids.count(page_id) > 1:
+            table = " ".join(map(str, found.page_ids))
+            return Mismatch(f"page id {page_id} stands more than once in the table of {name}: {table}", hint=_OWN_ID)
+        if count < tables[page_id] and not yours.lost:
+            places = f"{tables[page_id]} table{'s' if tables[page_id] > 1 else ''}"
+            return Mismatch(f"page id {page_id} stands in {places}; its `ref_count` is {count}", hint=hint)
     return None
 
 
@@ -97,33 +108,39 @@ def _numbers(args: Args, what: str, wanted: Series[int], found: Series[int], hin
     return Mismatch(given=given, expected=rows[0], yours=rows[1], differ=differ, hint=hint)
 
 
-def _different_values(args: Args, name: str, wanted: Series[str], found: Series[str]) -> Mismatch:
+def _different_values(args: Args, name: str, wanted_one: Held, found_one: Held) -> Mismatch:
+    wanted, found = wanted_one.values, found_one.values
+    moved = found_one.page_ids != wanted_one.page_ids and sorted(found_one.page_ids) == sorted(wanted_one.page_ids)
     differ = [token for token in range(len(wanted)) if wanted[token] != found[token]]
     place = window(len(wanted), differ[0])
     tokens = Row("token", tuple(map(number, range(len(wanted))[place])))
     last = len(wanted) - 1
     of_another = found[last].isalnum() and found[last][0] != wanted[last][0]
     hint = first_true(
+        (moved, _AT_THE_END),
         (differ == [last] and of_another, _TWO_OWNERS),
-        (differ[0] < last and all(found[token] == EMPTY for token in differ), _CAME_ALONG),
+        (bool(args[0].forks) and differ[0] < last and all(found[t] == EMPTY for t in differ), _CAME_ALONG),
         (differ[0] < last and differ[0] % PAGE_SLOTS == 0 and last not in differ, _FULL_PAGE),
     )
     return Mismatch(
         given=(*_show(args), tokens),
-        expected=Row(f"expected in {name}", tuple(wanted[place])),
-        yours=Row(f"yours in {name}", tuple(found[place])),
+        expected=Row(f"expected in {name}", wanted[place]),
+        yours=Row(f"yours in {name}", found[place]),
         differ=tuple(token - place.start for token in differ if place.start <= token < place.stop),
         hint=hint,
     )
 
 
-def _hint_without_value(_case: Case, error: BaseException | None) -> str:
+def _hint_without_value(case: Case, error: BaseException | None) -> str:
+    history: History = case.args[0]
+    if error is not None and replayed(append, append)(history).refused:
+        return _LET_THROUGH
     if isinstance(error, IndexError):
         return "At slot 0 there is no page for the token yet: take one before you look at the tail."
     if error is not None and "slot 16" in error_text(error):
         return "The slot is length % 16, 0 to 15."
-    if error is not None and "double free" in error_text(error):
-        return "Release the shared page once, after the copy, and no other."
+    if error is not None and "is free" in error_text(error):
+        return "Release the shared page once, after the copy, and no other." if history.forks else _IN_USE
     return ""
 
 
@@ -136,6 +153,11 @@ _TWO_OWNERS = "Two owners, one page: the second write wins, in both. Copy the pa
 _CAME_ALONG = "The old tokens did not come along: `pool.copy(shared, own)`, the source first, before you write."
 _LEAK = "A leak: the count of the old page stays 2. Release it once, after the copy."
 _TAKE_FIRST = "If `take` fails, the page is already gone: take first, release after the copy."
+_LET_THROUGH = "This token needs a page: ask `take`, and let its error through to whoever called, as it is."
+_OWN_ID = "Each logical page has an id of its own: at slot 0 `take` a new page, and release none that is still in use."
+_AT_THE_END = "The table stands in the order of the tokens: a new page goes to its end, `page_table.append`."
+_KEEP = "Release nothing here: nobody shares a page, and a full page keeps its tokens."
+_IN_USE = "`write` takes a page id that is in use: the one that `take` gave and the table names, not the logical page."
 _ONCE = "Release the old page once, and no other: the other sequences still hold it."
 _COUNTS = "Each append counts one token: `length` grows by 1."
 _SLOT = "Token t lies in slot t % 16 of logical page t // 16."
@@ -152,6 +174,9 @@ CASES = (
         "two sequences in turn", (History(8, {"a": 0, "b": 15}, appends="ab" * 18),), "Each sequence has its own tail."
     ),
     Case("fork at 20", (History(8, {"a": 20}, forks="b", appends="ab"),), _TWO_OWNERS),
+    Case("fork at 7", (History(8, {"a": 7}, forks="b", appends="ab"),), _TWO_OWNERS),
+    Case("fork at 47", (History(8, {"a": 47}, forks="b", appends="ab"),), _TWO_OWNERS),
+    Case("an own tail after its copy", (History(3, {"a": 20}, forks="b", appends="aa"),), _IN_PLACE),
     Case("two forks at 20", (History(8, {"a": 20}, forks="bc", appends="bac"),), _TWO_OWNERS),
     Case("fork at 24 and a cut to 20", (History(8, {"a": 24}, forks="b", cut=20, appends="a"),), _TWO_OWNERS),
     Case("fork at 16", (History(8, {"a": 16}, forks="b", appends="ab"),), _FULL_PAGE),

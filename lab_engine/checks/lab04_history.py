@@ -31,11 +31,6 @@ class History:
     appends: str = ""
 
     @property
-    def full(self) -> bool:
-        """Whether no page is free before the appends."""
-        return sum(-(-count // PAGE_SLOTS) for count in self.tokens.values()) == self.num_pages
-
-    @property
     def before(self) -> str:
         """In words, what was there: `pool of 8 pages · a: 20 tokens · b: fork of a`."""
         parts = [f"pool of {self.num_pages} page{'s' if self.num_pages > 1 else ''}"]

@@ -59,8 +59,10 @@ def _hint(args: Args, expected: tuple[int, int, int], yours: tuple[int, int, int
     if yours[:2] != (page_id, slot):
         return first_true(
             (yours[0] in (token % 16, table[min(token % 16, len(table) - 1)]) and yours[1] == page, _SWAPPED),
-            (yours[0] == page, _ASK),
             (yours[1] == slot + 1, "Slots count from 0."),
+            (yours[1] != slot, _SWAPPED),
+            (table != _TABLE and yours[0] == dict(enumerate(_TABLE)).get(page), _ARGUMENT),
+            (True, f"Ask the table as it stands: its logical page {page} is id {page_id}."),
         )
     slot_bytes = 2 * head_dim
 
@@ -76,7 +78,7 @@ def _hint(args: Args, expected: tuple[int, int, int], yours: tuple[int, int, int
         (yours[2] == address - 2 * dim, "`dim` elements of the slot come before it: + 2 × dim."),
         (yours[2] in (in_4096_pages + slot * slot_bytes, in_4096_pages + slot * 256), _SMALL_PAGES),
         (yours[2] in _planes_inside(args, page_id, slot), _PLANE),
-        (yours[2] == in_pool(plane * len(table) + page_id), _POOL_PAGES),
+        (yours[2] in (in_pool(plane * len(table) + page_id), in_pool(plane * 16 + page_id)), _POOL_PAGES),
         (yours[2] == 2 * ((plane * num_pages + page_id) * 16 * head_dim + dim * 16 + slot), _SLOTS_FIRST),
     )
 
@@ -98,7 +100,8 @@ def _hint_without_value(case: Case, error: BaseException | None) -> str:
     token, table, *_ = case.args
     if not isinstance(error, IndexError):
         return ""
-    return f"{_SWAPPED} The {len(table)} pages of the table hold tokens 0 to {16 * len(table) - 1}, and {token} is one."
+    hint = _SWAPPED if table == _TABLE else _ARGUMENT
+    return f"{hint} The {len(table)} pages of the table hold tokens 0 to {16 * len(table) - 1}, and {token} is one."
 
 
 def _show(args: Args) -> tuple[Row, ...]:
@@ -109,42 +112,55 @@ def _show(args: Args) -> tuple[Row, ...]:
 
 
 _PARTS = ("page id", "slot", "address")
-_ASK = "Ask the table: logical page 3 of the running sequence is id 12."
+_ARGUMENT = "The table is an argument: ask this one for the id, and its length for the limit."
 _SWAPPED = "16 slots a page: token // 16 is the logical page, token % 16 the slot."
 _CONTIGUOUS = "That is the cache before paging: here the page id, not the logical page, says where the 16 slots lie."
 _SMALL_PAGES = "2 KiB pages there: a page has 16 × head_dim × 2 bytes, and head_dim is 64."
 _PLANE = (
     "A plane is contiguous: plane × num_pages pages come before it, then the ids of this plane one after the other."
 )
-_POOL_PAGES = "A plane has num_pages pages, all of the pool, not only those of this table."
+_POOL_PAGES = "A plane has num_pages pages, all of the pool: not 16, and not only those of this table."
 _SLOTS_FIRST = "The pool is [plane, page id, slot, dim]: the elements of a slot are neighbours."
 _BY_HAND = "((plane × num_pages + id) × 16 + slot) × head_dim + dim elements come before it, 2 bytes each."
-_OUTSIDE = "4 pages hold tokens 0 to 63: raise an IndexError for any other."
 _TABLE = list(RUNNING_EXAMPLE.page_table)
 
 
-def _case(name: str, token: int, plane: int = 0, num_pages: int = 16, dim: int = 0, head_dim: int = 128) -> Case:
-    return Case(name, (token, _TABLE, plane, num_pages, dim, head_dim), _BY_HAND)
+def _case(
+    name: str,
+    token: int,
+    plane: int = 0,
+    num_pages: int = 16,
+    dim: int = 0,
+    head_dim: int = 128,
+    table: tuple[int, ...] = RUNNING_EXAMPLE.page_table,
+) -> Case:
+    return Case(name, (token, list(table), plane, num_pages, dim, head_dim), _BY_HAND)
+
+
+def _outside(name: str, token: int, table: tuple[int, ...], hint: str) -> Case:
+    return Case(name, (token, list(table), 0, 16, 0, 128), hint, (), IndexError)
 
 
 CASES = (
     _case("token 55", 55),
     _case("token 0", 0),
     _case("token 15", 15),
-    _case("token 16", 16),
-    _case("token 63 in the last slot", 63),
+    _case("token 16 in plane 1 of 64 pages", 16, plane=1, num_pages=64),
+    _case("token 63 in the last slot", 63, num_pages=64),
+    _case("token 20 of a table of 2", 20, table=(3, 14)),
+    _case("token 70 of a table of 5", 70, table=(3, 14, 0, 11, 7)),
     _case("head_dim 64", 55, head_dim=64),
     _case("dim 127", 21, dim=127),
     _case("plane 30 of the 7B", 55, plane=30, num_pages=64, dim=5),
     _case("the last plane of the 7B", 30, plane=223, num_pages=2048, dim=64),
-    Case(
+    _outside(
         "token −1",
-        (-1, _TABLE, 0, 16, 0, 128),
+        -1,
+        RUNNING_EXAMPLE.page_table,
         "−1 // 16 = −1 and −1 % 16 = 15: Python takes the last slot of the last page. Raise an IndexError.",
-        (),
-        IndexError,
     ),
-    Case("token 64", (64, _TABLE, 0, 16, 0, 128), _OUTSIDE, (), IndexError),
+    _outside("token 64", 64, RUNNING_EXAMPLE.page_table, "4 pages hold tokens 0 to 63: raise an IndexError."),
+    _outside("token 32 of a table of 2", 32, (3, 14), "2 pages hold tokens 0 to 31: raise an IndexError."),
 )
 
 

@@ -35,7 +35,7 @@ def _judge(args: Args, expected: tuple[int, int], yours: Any) -> Mismatch | None
 
 
 def _hint(tokens: int, expected: tuple[int, int], yours: tuple[int, int]) -> str:
-    """The wrong answers that people give, computed; 17 comes after 56, so that floor is told from tokens - 1."""
+    """The wrong answers that people give, computed; floor and round fail at 56 or 20, before tokens - 1 does."""
     pages, tail = expected
     whole, rest = divmod(tokens, 16)
     return first_true(
@@ -63,6 +63,7 @@ def _case(tokens: int, hint: str) -> Case:
 
 CASES = (
     _case(56, "Three full pages are 48 tokens. How many are left for the fourth?"),
+    _case(20, "One full page is 16 tokens. How many are left for the second?"),
     _case(1, "One token needs a page, and fills one slot of it."),
     _case(15, "One page with one empty slot."),
     _case(16, "One page, full: 16 valid slots."),

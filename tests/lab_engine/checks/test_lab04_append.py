@@ -119,11 +119,81 @@ def one_tail_for_all():
     return run
 
 
+def copies_where(shared, *, tail=-1, slots=16):
+    """An append that asks shared(pool, sequence) whether to copy, and copies the first slots of one page."""
+
+    def run(pool, sequence, value):
+        table, slot = sequence.page_table, sequence.length % 16
+        if slot == 0:
+            table.append(pool.take())
+        elif shared(pool, sequence):
+            old, own = table[tail], pool.take()
+            for old_slot in range(slots):
+                pool.write(own, old_slot, pool.read(old, old_slot))
+            pool.release(old)
+            table[tail] = own
+        pool.write(table[-1], slot, value)
+        sequence.length += 1
+
+    return run
+
+
+def is_shared(pool, sequence, page=-1):
+    return pool.ref_count(sequence.page_table[page]) > 1
+
+
+def any_is_shared(pool, sequence):
+    return any(pool.ref_count(page_id) > 1 for page_id in sequence.page_table)
+
+
+def page_1_is_shared(pool, sequence):
+    return len(sequence.page_table) > 1 and is_shared(pool, sequence, 1)
+
+
+def not_at_slot_15(pool, sequence):
+    return sequence.length % 16 < 15 and is_shared(pool, sequence)
+
+
+def past_the_first_page(pool, sequence):
+    return sequence.length > 16 and is_shared(pool, sequence)
+
+
+def full_page_released(pool, sequence, value):
+    if sequence.length and sequence.length % 16 == 0:
+        pool.release(sequence.page_table[-1])
+    append(pool, sequence, value)
+
+
+def full_page_released_after_the_take(pool, sequence, value):
+    append(pool, sequence, value)
+    if sequence.length == 17:
+        pool.release(sequence.page_table[0])
+
+
+def last_id_put_in_again(pool, sequence, value):
+    if sequence.length == 16:
+        sequence.page_table.append(sequence.page_table[-1])
+        pool.write(sequence.page_table[-1], 0, value)
+        sequence.length += 1
+    else:
+        append(pool, sequence, value)
+
+
+def new_page_in_front(pool, sequence, value):
+    if sequence.length % 16 == 0:
+        sequence.page_table = [pool.take(), *sequence.page_table]
+        pool.write(sequence.page_table[-1], 0, value)
+        sequence.length += 1
+    else:
+        append(pool, sequence, value)
+
+
 ALL = names(APPEND)
 NEW = {"16 tokens", "17 tokens", "two sequences in turn"}
 OWN = {"one fork freed first", "an own tail in a full pool"}
 CUT = "fork at 24 and a cut to 20"
-FORKS = {"fork at 20", "two forks at 20", CUT}
+AGAIN = "an own tail after its copy"
+FORKS = {"fork at 7", "fork at 20", "fork at 47", "two forks at 20", CUT, AGAIN}
 FULL = {"a shared tail in a full pool", "16 → 17 with 0 free"}
 WRONG = {
     "no copy": (append_with(shared_above=99), "Two owners, one page", {*FORKS, "a shared tail in a full pool"}),
@@ -131,14 +201,32 @@ WRONG = {
     "old page not released": (append_with(releases=False), "A leak", FORKS),
     "released before the take": (append_with(release_first=True), "take first", {"a shared tail in a full pool"}),
     "length raised before the take": (append_with(length_first=True), "Fail first, then change", FULL),
-    "copies though it is the only owner": (append_with(shared_above=0), "write in place", OWN),
+    "copies though it is the only owner": (append_with(shared_above=0), "write in place", {AGAIN, *OWN}),
     "page taken at slot 15": (page_taken_at_slot_15, "A page is taken at slot 0", None),
     "copy in the wrong direction": (copies_backwards, "the source first", FORKS),
     "written before the copy": (writes_before_the_copy, "into the copy", {CUT}),
     "a full page copied": (append_with(slot_0_first=False), "A full page is never written again", {"fork at 16"}),
     "the table not changed": (append_with(renames=False), "write into the copy", FORKS),
     "all others let go": (lets_all_others_go, "Release the old page once", {"two forks at 20"}),
-    "every page released": (releases_every_page, "Release the old page once", FORKS),
+    "every page released": (releases_every_page, "Release the old page once", FORKS - {"fork at 7"}),
+    "copies while page 0 is shared": (copies_where(lambda *a: is_shared(*a, 0)), "write in place", {AGAIN}),
+    "copies while any page is shared": (copies_where(any_is_shared), "write in place", {AGAIN}),
+    "page 1 taken for the tail": (
+        copies_where(page_1_is_shared, tail=1),
+        "Two owners, one page",
+        {"fork at 7", "fork at 47"},
+    ),
+    "no copy at slot 15": (copies_where(not_at_slot_15), "Two owners, one page", {"fork at 47"}),
+    "no copy in page 0": (copies_where(past_the_first_page), "Two owners, one page", {"fork at 7"}),
+    "slots 0 to 3 copied": (
+        copies_where(is_shared, slots=4),
+        "The old tokens did not come along",
+        {"fork at 7", "fork at 47"},
+    ),
+    "a full page released": (full_page_released, "an id of its own", None),
+    "a full page released after the take": (full_page_released_after_the_take, "a full page keeps its tokens", None),
+    "the last id put in again": (last_id_put_in_again, "at slot 0 `take` a new page", None),
+    "a new page in front": (new_page_in_front, "a new page goes to its end", None),
     "length not counted": (append_with(counts=False), "`length` grows by 1", ALL - FULL),
     "one slot too far": (append_with(slot_shift=1), "slot t % 16", ALL - FULL),
     "OutOfPages swallowed": (swallows_out_of_pages, "let its error through", FULL),
@@ -253,6 +341,43 @@ def releases_twice(pool, sequence, value):
         pool.release(old)
 
 
+def releases_twice_before_the_copy(pool, sequence, value):
+    if sequence.length % 16 and is_shared(pool, sequence):
+        old, own = sequence.page_table[-1], pool.take()
+        pool.release(old)
+        pool.release(old)
+        pool.copy(old, own)
+    append(pool, sequence, value)
+
+
+def releases_the_copy(pool, sequence, value):
+    if sequence.length % 16 and is_shared(pool, sequence):
+        own = pool.take()
+        pool.copy(sequence.page_table[-1], own)
+        pool.release(own)
+        sequence.page_table[-1] = own
+    append(pool, sequence, value)
+
+
+def logical_page_as_id(pool, sequence, value):
+    append(pool, sequence, value)
+    pool.write((sequence.length - 1) // 16, (sequence.length - 1) % 16, value)
+
+
+def raises_memory_error(pool, sequence, value):
+    try:
+        append(pool, sequence, value)
+    except OutOfPages:
+        raise MemoryError("no page") from None
+
+
+def goes_on_without_a_page(pool, sequence, value):
+    try:
+        append(pool, sequence, value)
+    except OutOfPages:
+        pool.write(sequence.page_table[sequence.length // 16 + 1], 0, value)
+
+
 def no_ids(pool, sequence, value):
     append(pool, sequence, value)
     sequence.page_table = ["page"] * len(sequence.page_table)
@@ -279,6 +404,15 @@ def length_by_slots(pool, sequence, value):
             "raised NanoqwenError: page id 2: is free already (double free)",
             "Release the shared page once",
         ),
+        (
+            releases_twice_before_the_copy,
+            "raised NanoqwenError: page id 2: is free; `take` it before its slots are used",
+            "Release the shared page once",
+        ),
+        (releases_the_copy, "raised NanoqwenError: page id 7: is free; `take` it", "Release the shared page once"),
+        (logical_page_as_id, "raised NanoqwenError: page id 0: is free; `take` it", "not the logical page"),
+        (raises_memory_error, "raised MemoryError: no page", "let its error through"),
+        (goes_on_without_a_page, "raised IndexError", "let its error through"),
         (no_ids, "after A0 was appended, the table of a holds a str; expected page ids from 0 to 7", ""),
         (half_lengths, "after A0 was appended, the length of a is a float; expected a count", "`length` grows by 1"),
         (length_by_slots, "after A0 was appended, the length of a is 16; expected 1", "`length` grows by 1"),
@@ -289,6 +423,20 @@ def test_what_breaks_a_sequence_is_said_in_words(wrong, message, hint):
     assert verdict.status == "failed"
     assert verdict.message.startswith(message), verdict
     assert hint in verdict.hint
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (full_page_released, "page id 5 stands more than once in the table of a: 5 5"),
+        (full_page_released_after_the_take, "page id 5 stands in 1 table; its `ref_count` is 0"),
+        (lets_all_others_go, "page id 2 stands in 2 tables; its `ref_count` is 1"),
+    ],
+)
+def test_a_page_released_too_often_is_told_by_the_table_and_the_count_that_are_there(wrong, message):
+    verdict = APPEND.check(wrong)
+    assert verdict.message == message
+    assert verdict.expected is None
 
 
 def test_the_verdict_shows_the_token_that_was_overwritten():

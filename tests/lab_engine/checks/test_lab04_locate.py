@@ -73,10 +73,34 @@ def counted_from_1(token, table, *rest):
     return page_id, slot + 1, address
 
 
-OUTSIDE = {"token −1", "token 64"}
+def from_the_running_table(token, table, *rest):
+    return locate(token, [5, 9, 2, 12], *rest)
+
+
+def up_to_63(token, table, *rest):
+    if not 0 <= token < 64:
+        raise IndexError
+    return locate(token, table, *rest)
+
+
+def sorted_table(token, table, *rest):
+    return locate(token, sorted(table), *rest)
+
+
+def num_pages_for_slots(token, table, plane, num_pages, dim, head_dim):
+    if not 0 <= token < 16 * len(table):
+        raise IndexError
+    page, slot = divmod(token, num_pages)
+    return table[page], slot, 2 * (((plane * num_pages + table[page]) * 16 + slot) * head_dim + dim)
+
+
+SHORT = "token 32 of a table of 2"
+OTHER = {"token 20 of a table of 2", "token 70 of a table of 5"}
+OUTSIDE = {"token −1", "token 64", SHORT}
+IN_PLANE_1 = "token 16 in plane 1 of 64 pages"
 INSIDE = names(LOCATE) - OUTSIDE
-PLANES = {"plane 30 of the 7B", "the last plane of the 7B"}
-DIMS = {"dim 127", *PLANES}
+PLANES = {IN_PLANE_1, "plane 30 of the 7B", "the last plane of the 7B"}
+DIMS = {"dim 127", *PLANES} - {IN_PLANE_1}
 WRONG = {
     "logical page as id": (logical_page_as_id, "Ask the table", INSIDE),
     "logical page in the address": (logical_page_in_the_address, "not the logical page", INSIDE),
@@ -148,6 +172,17 @@ WRONG = {
         "A plane has num_pages pages",
         PLANES,
     ),
+    "planes of 16 pages": (
+        with_address(
+            lambda plane, page_id, slot, dim, head_dim, **_: 2 * (((plane * 16 + page_id) * 16 + slot) * head_dim + dim)
+        ),
+        "A plane has num_pages pages",
+        PLANES,
+    ),
+    "num_pages taken for 16": (num_pages_for_slots, "16 slots a page", None),
+    "the table sorted": (sorted_table, "Ask the table as it stands: its logical page 0 is id 5", None),
+    "the running table for every one": (from_the_running_table, "The table is an argument", {*OTHER, SHORT}),
+    "tokens up to 63": (up_to_63, "hold tokens 0 to 79, and 70 is one", {"token 70 of a table of 5"}),
     "dims before slots": (
         with_address(
             lambda plane, num_pages, page_id, slot, dim, head_dim, **_: (
@@ -155,7 +190,7 @@ WRONG = {
             )
         ),
         "the elements of a slot are neighbours",
-        INSIDE - {"token 0", "token 16"},
+        INSIDE - {"token 0", IN_PLANE_1},
     ),
     "slots from 1": (counted_from_1, "Slots count from 0", INSIDE),
     "a negative token": (negative_accepted, "the last slot of the last page", {"token −1"}),
@@ -182,7 +217,8 @@ def test_a_table_in_order_would_let_the_logical_page_pass():
     ordered = (55, [0, 1, 2, 3], 0, 16, 0, 128)
     assert logical_page_as_id(*ordered) == locate(*ordered)
     assert logical_page_in_the_address(*ordered) == locate(*ordered)
-    assert all(case.args[1] == [5, 9, 2, 12] for case in LOCATE.cases)
+    inside = [case.args for case in LOCATE.cases if case.refuses is None]
+    assert all(table[token // 16] != token // 16 for token, table, *_ in inside)
 
 
 def in_bytes(token, table, plane, num_pages, dim, head_dim):

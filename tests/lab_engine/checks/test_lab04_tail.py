@@ -58,11 +58,16 @@ WRONG = {
     "tail before pages": (lambda n: (tail(n), up(n)), "In this order", ALL - {NONE, "1 token"}),
     "rounded to nearest": (
         lambda n: (round(n / 16), tail(n)),
-        "Does it count the current token?",
-        {*NEW, "1000 tokens"},
+        "16 tokens need 1 page, 17 need 2: round up",
+        {*NEW, "20 tokens", "1000 tokens"},
     ),
-    "a table of answers": (from_a_table, "62 full pages", {"1000 tokens"}),
-    "the example's answer": (lambda _: (4, 8), "One token needs a page", None),
+    "half rounded up": (
+        lambda n: (int(n / 16 + 0.5), tail(n)),
+        "16 tokens need 1 page, 17 need 2: round up",
+        {*NEW, "20 tokens"},
+    ),
+    "a table of answers": (from_a_table, "One full page is 16 tokens", {"20 tokens", "1000 tokens"}),
+    "the example's answer": (lambda _: (4, 8), "One full page is 16 tokens", None),
     "a count of its own": (counts_its_calls(), "", None),
 }
 
