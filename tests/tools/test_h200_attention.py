@@ -2,12 +2,14 @@
 
 import math
 from collections import Counter
+from unittest.mock import Mock
 
 import pytest
 import torch
 
 from lab_engine import attention_gpu
 from lab_engine.errors import RecordingError
+from tests.lab_engine.dense_attention import dense_attention, random_case
 from tools import h200_attention, h200_machine
 
 
@@ -44,10 +46,28 @@ def test_every_length_ratio_split_and_a_thousand_random_lengths_are_compared(com
     assert data["float32"] == {"sequences": 2160, "output_error": 1e-6, "lse_error": 2e-6, "tolerance": 1e-5}
 
 
+@pytest.mark.parametrize("place", [0, 5])
 @pytest.mark.parametrize("error", [1.1e-5, math.nan])
-def test_an_output_that_is_wrong_stops_the_recording(compared, monkeypatch, error):
-    monkeypatch.setattr(attention_gpu, "errors_of", lambda *_: (error, 0.0))
-    with pytest.raises(RecordingError, match=r"float32, head_dim 64, 1 splits: output wrong by .*expected 1e-05"):
+@pytest.mark.parametrize("what", ["output", "lse"])
+def test_an_output_or_a_lse_that_is_wrong_stops_the_recording(compared, monkeypatch, what, error, place):
+    """At the first comparison and at the sixth: a NaN that is not the first is the one that max drops."""
+    pair = {"output": (error, 0.0), "lse": (0.0, error)}[what]
+    monkeypatch.setattr(attention_gpu, "errors_of", Mock(side_effect=[(0.0, 0.0)] * place + [pair]))
+    message = rf"float32, head_dim 64, {(1, 2)[place > 0]} splits: {what} wrong by .*expected 1e-05"
+    with pytest.raises(RecordingError, match=message):
+        h200_attention.correctness()
+
+
+def test_nan_in_a_lse_that_the_kernel_gives_stops_the_recording(monkeypatch):
+    """Through the comparison with float64 itself, of a right output with one lse spoiled."""
+    lengths, case = torch.tensor([33], dtype=torch.int32), random_case(33, num_heads=6)
+    tables = torch.tensor([case.page_table], dtype=torch.int32)
+    batch = attention_gpu.Batch(case.q, case.k_pages, case.v_pages, tables, lengths)
+    out, lse = dense_attention(case.q, case.k, case.v)
+    lse[0, 4] = math.nan
+    monkeypatch.setattr(attention_gpu, "random_batch", lambda *_, **__: batch)
+    monkeypatch.setattr(attention_gpu, "errors_of", lambda given, _: attention_gpu.largest_errors(given, out, lse))
+    with pytest.raises(RecordingError, match="lse wrong by nan"):
         h200_attention.correctness()
 
 
