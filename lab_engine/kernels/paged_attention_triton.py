@@ -27,6 +27,7 @@ ROWS = 16  # the smallest height of a product on tensor cores; rows beyond the q
 NUM_WARPS = 4
 NUM_STAGES = {2: 5, 4: 3}  # steps in flight, by bytes of an element: shared memory holds them
 PROGRAMS_PER_SM = 2
+HEAD_DIMS = (16, 32, 64, 128)  # the tested ones
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
@@ -121,15 +122,18 @@ def paged_attention_triton(
     the planes of one layer; all of one dtype, float32, bfloat16 or float16. page_tables int32 (batch, max_pages),
     lengths int32 (batch,), the new token included: KVCache.tables gives both. Nothing waits for the GPU, so what they
     hold is not checked: every length <= 16 * max_pages, every page id that is used in the pool. A length of 0 gives
-    zeros and lse -inf. num_splits: workers for each sequence and KV head, 1 or more; left out, `default_splits`.
+    zeros and lse -inf; a batch of 0 gives empty tensors. num_splits: workers for each sequence and KV head, 1 or more;
+    left out, `default_splits`.
     """
     _check(q, k_pages, v_pages, page_tables, lengths)
+    if num_splits is not None and num_splits < 1:
+        raise NanoqwenError(f"num_splits: found {num_splits}, expected 1 or more")
     batch, num_heads, head_dim = q.shape
+    if batch == 0:
+        return torch.empty(q.shape, device=q.device), torch.empty(q.shape[:2], device=q.device)
     num_kv_heads, num_pages = k_pages.shape[:2]
     max_pages = page_tables.shape[1]
-    splits = default_splits(batch * num_kv_heads, max_pages, _num_sms(q)) if num_splits is None else num_splits
-    if splits < 1:
-        raise NanoqwenError(f"num_splits: found {splits}, expected 1 or more")
+    splits = num_splits or default_splits(batch * num_kv_heads, max_pages, _num_sms(q))
     outs, out = (torch.empty(*shape, head_dim, device=q.device) for shape in ((batch, num_heads, splits), q.shape[:2]))
     lses, lse = torch.empty_like(outs[..., 0]), torch.empty_like(out[..., 0])
     plane = num_pages * PAGE_SLOTS * head_dim
@@ -167,10 +171,12 @@ def _check(q: Tensor, k_pages: Tensor, v_pages: Tensor, page_tables: Tensor, len
         raise NanoqwenError(f"q, k_pages and page_tables: found {found}, expected 3, 4 and 2 dimensions")
     batch, num_heads, head_dim = q.shape
     num_kv_heads = k_pages.shape[0]
+    if num_kv_heads < 1:
+        raise NanoqwenError(f"k_pages: found {num_kv_heads} KV heads, expected 1 or more")
     if num_heads % num_kv_heads or not 1 <= num_heads // num_kv_heads <= ROWS:
         raise NanoqwenError(f"{num_heads} query heads: expected 1 to {ROWS} for each of the {num_kv_heads} KV heads")
-    if head_dim < 16 or head_dim & (head_dim - 1):
-        raise NanoqwenError(f"head_dim: found {head_dim}, expected a power of two from 16 on")
+    if head_dim not in HEAD_DIMS:
+        raise NanoqwenError(f"head_dim: found {head_dim}, expected one of {HEAD_DIMS}, those that were tested")
     pages = (num_kv_heads, k_pages.shape[1], PAGE_SLOTS, head_dim)
     wanted = {
         "q": (q, q.shape, q.dtype),

@@ -40,7 +40,7 @@ def batch(lengths=LENGTHS, heads=(2, 1), head_dim=64, dtype=torch.float32, **key
 def is_right(given, num_splits=None):
     out, lse = attend(*given.arguments, num_splits=num_splits)
     assert out.dtype == lse.dtype == torch.float32
-    assert max(largest_errors(given, out, lse)) <= TOLERANCE[given.q.dtype]
+    assert all(error <= TOLERANCE[given.q.dtype] for error in largest_errors(given, out, lse))
     return True
 
 
@@ -58,6 +58,29 @@ def garbage(monkeypatch):
 def test_every_length_equals_float64_for_every_number_of_splits(garbage, head_dim, dtype, num_splits):
     """Of eight splits, seven are empty for a length of one page."""
     assert is_right(batch(head_dim=head_dim, dtype=dtype), num_splits)
+
+
+@pytest.mark.parametrize("spoiled", [0, 1])
+def test_nan_in_one_output_or_in_one_lse_is_noticed(monkeypatch, spoiled):
+    """Else no other test here would say much: max of (1e-6, NaN) is 1e-6."""
+    given = batch([5, 40])
+    found = attend(*given.arguments)
+    monkeypatch.setitem(globals(), "attend", lambda *_, **__: found)
+    assert is_right(given)
+    found[spoiled][1, 0] = math.nan
+    with pytest.raises(AssertionError):
+        is_right(given)
+
+
+@pytest.mark.parametrize(("ratio", "num_splits"), [(7, 1), (2, 2), (1, 4), (1, 8)])
+def test_every_length_up_to_forty_equals_float64(ratio, num_splits):
+    assert is_right(batch(range(1, 41), (ratio, 1), 16), num_splits)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("head_dim", [16, 32])
+def test_small_heads_equal_float64(head_dim, dtype):
+    assert is_right(batch([17, 40], head_dim=head_dim, dtype=dtype), num_splits=2)
 
 
 @pytest.mark.parametrize("length", LENGTHS)
@@ -131,6 +154,40 @@ def test_equal_and_extreme_scores_equal_float64(scale):
     assert lse_error < 1e-6 * max(1.0, float(lse.abs().max()))
 
 
+@pytest.mark.parametrize(("num_splits", "tolerance"), [(1, 1e-6), (2, 1e-4)])
+def test_scores_beyond_float16_are_kept_in_float32(num_splits, tolerance):
+    """30 * 20 in 128 dimensions: a product of 76,800, where float16 ends at 65,504; times the scale, 6788.
+
+    A lse of that size is rounded to 2e-4, and so are the weights of two splits.
+    """
+    given = batch([40], head_dim=128, dtype=torch.float16)
+    given.q.fill_(30)
+    given.k_pages[~given.k_pages.isnan()] = 20
+    out, lse = attend(*given.arguments, num_splits=num_splits)
+    error, lse_error = largest_errors(given, out, lse)
+    assert error < tolerance
+    assert lse_error < 1e-6 * 6788
+    assert lse[0].tolist() == pytest.approx([76_800 / math.sqrt(128) + math.log(40)] * 2, rel=1e-6)
+
+
+@pytest.mark.parametrize("num_splits", [None, 2])
+def test_no_sequences_give_empty_tensors(num_splits):
+    config = replace(QWEN_7B, num_layers=1)
+    cache = KVCache(config, num_pages=1, dtype=torch.float16, device=DEVICE)
+    q = torch.empty(0, config.num_q_heads, config.head_dim, dtype=torch.float16, device=DEVICE)
+    out, lse = attend(q, *cache.data[0], *cache.tables([]), num_splits=num_splits)
+    assert (out.shape, lse.shape) == ((0, 28, 128), (0, 28))
+    assert out.dtype == lse.dtype == torch.float32
+
+
+def test_sequences_without_a_page_give_zeros():
+    """Tables without a column, as KVCache.tables gives them for sequences that are all empty."""
+    given = replace(batch([0, 0]), page_tables=torch.zeros(2, 0, dtype=torch.int32, device=DEVICE))
+    out, lse = attend(*given.arguments)
+    assert (out == 0).all()
+    assert (lse == -INF).all()
+
+
 def test_it_reads_a_kv_cache_as_it_is_and_agrees_with_the_readable_form():
     """Without a copy: the planes of a layer, and the tables of three sequences."""
     config = replace(QWEN_7B, num_layers=2)
@@ -162,6 +219,7 @@ def test_it_reads_a_kv_cache_as_it_is_and_agrees_with_the_readable_form():
         ({"lengths": lambda n: n[:1]}, r"lengths: found \(1,\).*, expected \(2,\)"),
         ({"q": lambda q: q.transpose(0, 1).contiguous().transpose(0, 1)}, r"q: .*contiguous"),
         ({"q": lambda q: q[:, :0]}, r"0 query heads"),
+        ({"k_pages": lambda k: k[:0], "v_pages": lambda v: v[:0]}, r"k_pages: found 0 KV heads, expected 1 or more"),
         ({"q": lambda q: q[0]}, r"q, k_pages and page_tables: found \(2, 64\), .*, expected 3, 4 and 2 dimensions"),
     ],
 )
@@ -177,8 +235,9 @@ def test_arguments_that_the_kernel_would_misread_are_refused(changed, words):
 def test_heads_that_do_not_fit_are_refused():
     with pytest.raises(NanoqwenError, match="3 query heads: expected 1 to 16 for each of the 2 KV heads"):
         attend(*batch([5], heads=(3, 2)).arguments)
-    with pytest.raises(NanoqwenError, match="head_dim: found 48"):
-        attend(*batch([5], head_dim=48).arguments)
+    for head_dim in (8, 48, 256):
+        with pytest.raises(NanoqwenError, match=rf"head_dim: found {head_dim}, expected one of \(16, 32, 64, 128\)"):
+            attend(*batch([5], head_dim=head_dim).arguments)
     with pytest.raises(NanoqwenError, match="num_splits: found 0"):
         attend(*batch([5]).arguments, num_splits=0)
 
