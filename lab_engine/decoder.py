@@ -17,7 +17,7 @@ from torch import Tensor
 
 from lab_engine.backends import Backend
 from lab_engine.config import ModelConfig
-from lab_engine.errors import PromptError
+from lab_engine.errors import NanoqwenError, PromptError, counted
 from lab_engine.kv_pages import PAGE_SLOTS, KVCache, pages_for
 from lab_engine.prefix_cache import PrefixCache
 from lab_engine.reference import rope_tables
@@ -83,20 +83,21 @@ class Decoder:
         token_ids = self._check_tokens(token_ids)
         if not token_ids:
             raise PromptError("prompt: found 0 tokens, expected at least 1")
+        prefixes = self._known_prefixes()
         self._restart()
-        if self.prefix_cache is not None:
-            self.sequence = self.prefix_cache.start(token_ids)
+        if prefixes is not None:
+            self.sequence = prefixes.start(token_ids)
         most = self.sequence.length + self.room()
         if len(token_ids) > most:
             self._restart()
             raise PromptError(
-                f"prompt: found {len(token_ids)} tokens, expected at most {most}: the model has "
-                f"{self.config.max_positions} positions, the pool {self._num_available()} free pages of 16"
+                f"prompt: found {counted(len(token_ids), 'token')}, expected at most {most}: the model has "
+                f"{self.config.max_positions} positions, the pool {counted(self._num_available(), 'free page')} of 16"
             )
         for start in range(self.sequence.length, len(token_ids), PREFILL_TOKENS):
             logits = self._forward(token_ids[start : start + PREFILL_TOKENS])
-        if self.prefix_cache is not None:
-            self.prefix_cache.remember(self.sequence, token_ids)
+        if prefixes is not None:
+            prefixes.remember(self.sequence, token_ids)
         return logits
 
     def step(self, token_id: int) -> Tensor:
@@ -152,8 +153,16 @@ class Decoder:
 
     def _num_available(self) -> int:
         """Pages that are free, or that the prefix cache would give up."""
-        evictable = self.prefix_cache.num_evictable if self.prefix_cache is not None else 0
-        return self.cache.pool.num_free + evictable
+        prefixes = self._known_prefixes()
+        return self.cache.pool.num_free + (prefixes.num_evictable if prefixes is not None else 0)
+
+    def _known_prefixes(self) -> PrefixCache | None:
+        """The prefix cache, if one is set; one of another cache is refused: its page ids name other memory."""
+        if self.prefix_cache is not None and self.prefix_cache.cache is not self.cache:
+            raise NanoqwenError(
+                "prefix_cache: knows pages of another cache; set decoder.prefix_cache = PrefixCache(decoder.cache)"
+            )
+        return self.prefix_cache
 
     def _check_tokens(self, token_ids: Sequence[int]) -> list[int]:
         try:

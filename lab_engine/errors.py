@@ -3,6 +3,11 @@
 The command line prints the message and exits with status 2; a notebook shows it as it is.
 """
 
+import reprlib
+from math import inf
+from operator import index
+from typing import SupportsIndex
+
 
 class NanoqwenError(ValueError):
     """Base of every error that bad input can cause."""
@@ -46,3 +51,30 @@ class ToolchainError(NanoqwenError):
 
 class RecordingError(NanoqwenError):
     """A recording that does not say where it comes from, or that is older than its kernel."""
+
+
+def whole_number(name: str, value: SupportsIndex, least: float = 0, most: float = inf) -> int:
+    """A count, an id or a place as an int from least to most; NanoqwenError where it is none, bool included.
+
+    Called where a value comes in: a NumPy integer that stays one would wrap around in later sums.
+    """
+    try:
+        number = None if isinstance(value, bool) else index(value)
+    except TypeError:
+        number = None
+    if number is None:
+        shown = " ".join(reprlib.repr(value).split())  # an array's repr has several lines
+        raise NanoqwenError(f"{name}: found {shown}, expected a whole number")
+    if number < least or number > most:
+        asked = f"expected {least} or more" if most == inf else f"expected {least} to {most}"
+        raise NanoqwenError(f"{name}: found {number}, {asked if least <= most else 'but there is none'}")
+    return number
+
+
+def counted(count: int, noun: str) -> str:
+    """A count and its noun.
+
+    >>> counted(1, "page"), counted(0, "page")
+    ('1 page', '0 pages')
+    """
+    return f"{count} {noun}{'' if count == 1 else 's'}"

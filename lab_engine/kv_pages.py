@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from lab_engine.config import ModelConfig
-from lab_engine.errors import NanoqwenError, OutOfPages
+from lab_engine.errors import NanoqwenError, OutOfPages, counted, whole_number
 from lab_engine.page_table import PageTable
 
 __all__ = ["PAGE_SLOTS", "KVCache", "PagePool", "PageTable", "Sequence", "element_address", "pages_for"]
@@ -47,12 +47,11 @@ def element_address(
     >>> element_address(0, 16, 12, 7, 0, 128)
     50944
     """
-    for name, value, end in (("page id", page_id, num_pages), ("slot", slot, PAGE_SLOTS), ("dim", dim, head_dim)):
-        if not 0 <= value < end:
-            raise NanoqwenError(f"{name}: found {value}, expected 0 to {end - 1}")
-    if plane < 0:
-        raise NanoqwenError(f"plane: found {plane}, expected 0 or more")
-    return (((plane * num_pages + page_id) * PAGE_SLOTS + slot) * head_dim + dim) * element_bytes
+    num_pages, head_dim = whole_number("num_pages", num_pages, 1), whole_number("head_dim", head_dim, 1)
+    page = whole_number("plane", plane) * num_pages + whole_number("page id", page_id, most=num_pages - 1)
+    row = page * PAGE_SLOTS + whole_number("slot", slot, most=PAGE_SLOTS - 1)
+    element = row * head_dim + whole_number("dim", dim, most=head_dim - 1)
+    return element * whole_number("element_bytes", element_bytes, 1)
 
 
 class PagePool:
@@ -63,13 +62,14 @@ class PagePool:
 
         bytes_per_id: memory that one id names, in all planes together; 0 where no memory stands behind the ids.
         """
-        self.num_pages = _checked_count(num_pages)
-        self.bytes_per_id = bytes_per_id
-        order = list(range(num_pages) if free_order is None else free_order)
-        if sorted(order) != list(range(num_pages)):
-            raise NanoqwenError(f"free_order: expected each id from 0 to {num_pages - 1} once, found {order[:20]}")
+        self.num_pages = whole_number("num_pages", num_pages, 1)
+        self.bytes_per_id = whole_number("bytes_per_id", bytes_per_id)
+        ids = range(self.num_pages)
+        order = list(ids) if free_order is None else [whole_number("free_order", page_id) for page_id in free_order]
+        if sorted(order) != list(ids):
+            raise NanoqwenError(f"free_order: expected each id from 0 to {ids[-1]} once, found {order[:20]}")
         self._free = order[::-1]
-        self._ref_counts = [0] * num_pages
+        self._ref_counts = [0] * self.num_pages
 
     @property
     def num_free(self) -> int:
@@ -105,22 +105,22 @@ class PagePool:
 
     def share(self, page_id: int) -> None:
         """Count one more holder of an id that is in use."""
-        if not self.ref_count(page_id):
+        page_id = self._checked(page_id)
+        if not self._ref_counts[page_id]:
             raise NanoqwenError(f"page id {page_id}: is free, so it cannot be shared")
         self._ref_counts[page_id] += 1
 
     def release(self, page_id: int) -> None:
         """Count one holder less; the last one returns the id to the free list. A free id is refused (double free)."""
-        if not self.ref_count(page_id):
+        page_id = self._checked(page_id)
+        if not self._ref_counts[page_id]:
             raise NanoqwenError(f"page id {page_id}: is free already (double free)")
         self._ref_counts[page_id] -= 1
         if not self._ref_counts[page_id]:
             self._free.append(page_id)
 
     def _checked(self, page_id: int) -> int:
-        if not 0 <= page_id < self.num_pages:
-            raise NanoqwenError(f"page id {page_id}: expected 0 to {self.num_pages - 1}")
-        return page_id
+        return whole_number("page id", page_id, most=self.num_pages - 1)
 
 
 @dataclass(eq=False)
@@ -133,9 +133,7 @@ class Sequence:
 
     def locate(self, token: int) -> tuple[int, int]:
         """(page id, slot) of a token; NanoqwenError outside 0 … length - 1."""
-        if not 0 <= token < self.length:
-            raise NanoqwenError(f"token {token}: expected 0 to {self.length - 1}")
-        page, slot = divmod(token, PAGE_SLOTS)
+        page, slot = divmod(whole_number("token", token, most=self.length - 1), PAGE_SLOTS)
         return self.page_table[page], slot
 
 
@@ -155,7 +153,8 @@ class KVCache:
         free_order: Iterable[int] | None = None,
     ) -> None:
         """Reserve num_pages pages of every plane; an operating system commits them as they are written."""
-        shape = (config.num_layers, 2, config.num_kv_heads, _checked_count(num_pages), PAGE_SLOTS, config.head_dim)
+        num_pages = whole_number("num_pages", num_pages, 1)
+        shape = (config.num_layers, 2, config.num_kv_heads, num_pages, PAGE_SLOTS, config.head_dim)
         try:
             self.data = torch.empty(shape, dtype=dtype, device=device)
         except (RuntimeError, TypeError):  # TypeError: a size beyond 64 bits
@@ -187,8 +186,7 @@ class KVCache:
         A shared tail page is copied first (copy on write). OutOfPages leaves the sequence as it was.
         """
         self._check_alive(sequence)
-        if num_tokens < 0:
-            raise NanoqwenError(f"num_tokens: found {num_tokens}, expected 0 or more")
+        num_tokens = whole_number("num_tokens", num_tokens)
         self._check_free(self.pages_needed(sequence, num_tokens))
         taken = self._copy_tails([sequence]) if num_tokens and self._shares_tail(sequence) else []
         sequence.length += num_tokens
@@ -220,6 +218,8 @@ class KVCache:
 
     def tables(self, sequences: collections.abc.Sequence[Sequence]) -> tuple[Tensor, Tensor]:
         """What a batched kernel takes: page tables int32 (n, most pages), padded with 0, and lengths int32 (n,)."""
+        for sequence in sequences:
+            self._check_alive(sequence)
         lengths = [sequence.length for sequence in sequences]
         padded = np.zeros((len(lengths), pages_for(max(lengths, default=0))), dtype=np.int32)
         for row, sequence in zip(padded, sequences, strict=True):
@@ -229,12 +229,15 @@ class KVCache:
 
     def pages_needed(self, sequence: Sequence, num_tokens: int = 1) -> int:
         """Free pages that `append` takes, the copy of a shared tail included."""
+        self._check_alive(sequence)
+        num_tokens = whole_number("num_tokens", num_tokens)
         copies_tail = num_tokens > 0 and self._shares_tail(sequence)
         return pages_for(sequence.length + num_tokens) - len(sequence.page_table) + copies_tail
 
     def room(self, sequence: Sequence, num_free: int | None = None) -> int:
         """Tokens that `append` can still take, by the free pages of the pool, or if there were num_free of them."""
-        free = self.pool.num_free if num_free is None else num_free
+        self._check_alive(sequence)
+        free = self.pool.num_free if num_free is None else whole_number("num_free", num_free)
         pages = len(sequence.page_table) + free - self._shares_tail(sequence)
         return max(0, pages * PAGE_SLOTS - sequence.length)
 
@@ -252,8 +255,7 @@ class KVCache:
         others hold stays as it is: the next append copies it.
         """
         self._check_alive(sequence)
-        if not 0 <= length <= sequence.length:
-            raise NanoqwenError(f"length: found {length}, expected 0 to {sequence.length}")
+        length = whole_number("length", length, most=sequence.length)
         for page_id in reversed(sequence.page_table.truncate(pages_for(length))):
             self.pool.release(page_id)
         sequence.length = length
@@ -267,8 +269,9 @@ class KVCache:
 
     def slots(self, sequence: Sequence, start: int, count: int) -> Tensor:
         """Flat slot numbers page_id * 16 + slot of tokens start … start + count - 1; int64 (count,)."""
-        if not 0 <= start <= start + count <= sequence.length:
-            raise NanoqwenError(f"tokens {start} to {start + count - 1}: expected 0 to {sequence.length - 1}")
+        self._check_alive(sequence)
+        start = whole_number("start", start, most=sequence.length)
+        count = whole_number("count", count, most=sequence.length - start)
         pages, slots = np.divmod(np.arange(start, start + count), PAGE_SLOTS)
         flat = sequence.page_table.array[pages].astype(np.int64) * PAGE_SLOTS + slots
         return torch.from_numpy(flat).to(self.data.device)
@@ -299,16 +302,10 @@ class KVCache:
     def _check_free(self, needed: int) -> None:
         if needed > self.pool.num_free:
             raise OutOfPages(
-                f"page pool: {needed} pages needed, {self.pool.num_free} of {self.pool.num_pages} are free; "
+                f"page pool: {counted(needed, 'page')} needed, {self.pool.num_free} of {self.pool.num_pages} are free; "
                 "end a sequence or make a larger pool"
             )
 
     def _check_alive(self, sequence: Sequence) -> None:
         if sequence.freed:
             raise NanoqwenError("sequence: was freed already; make a new one")
-
-
-def _checked_count(num_pages: int) -> int:
-    if not isinstance(num_pages, int) or num_pages < 1:
-        raise NanoqwenError(f"num_pages: found {num_pages!r}, expected a whole number, 1 or more")
-    return num_pages

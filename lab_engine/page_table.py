@@ -10,6 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from lab_engine.errors import counted, whole_number
+
 
 class PageTable(Sequence[int]):
     """Logical page -> page id: int32 numbers in one array with room to spare, so that `append` takes constant time.
@@ -21,9 +23,9 @@ class PageTable(Sequence[int]):
 
     def __init__(self, page_ids: Iterable[int] = ()) -> None:
         """A table of its own with these ids; who holds them is counted by the pool, not here."""
-        ids = np.array(list(page_ids), dtype=np.int32)
+        ids = [whole_number("page id", page_id) for page_id in page_ids]
         self._count = len(ids)
-        self._ids: NDArray[np.int32] = ids
+        self._ids: NDArray[np.int32] = np.array(ids, dtype=np.int32)
 
     def __len__(self) -> int:
         return self._count
@@ -40,7 +42,7 @@ class PageTable(Sequence[int]):
         return self._ids.item(self._place(page))
 
     def __setitem__(self, page: int, page_id: int) -> None:
-        self._ids[self._place(page)] = page_id
+        self._ids[self._place(page)] = whole_number("page id", page_id)
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.array.tolist())
@@ -62,6 +64,7 @@ class PageTable(Sequence[int]):
 
     def append(self, page_id: int) -> None:
         """One more logical page; a full array moves into one of twice its length."""
+        page_id = whole_number("page id", page_id)
         if self._count == len(self._ids):
             self._ids = np.concatenate([self._ids, np.empty(max(8, self._count), dtype=np.int32)])
         self._ids[self._count] = page_id
@@ -69,6 +72,7 @@ class PageTable(Sequence[int]):
 
     def truncate(self, num_pages: int) -> list[int]:
         """Keep the first num_pages pages; returns the ids of the others."""
+        num_pages = whole_number("num_pages", num_pages)
         cut = self[num_pages:]
         self._count = min(self._count, num_pages)
         return cut
@@ -76,5 +80,5 @@ class PageTable(Sequence[int]):
     def _place(self, page: int) -> int:
         place = page + self._count if page < 0 else page
         if not 0 <= place < self._count:
-            raise IndexError(f"logical page {page}: the table has {self._count} pages")
+            raise IndexError(f"logical page {page}: the table has {counted(self._count, 'page')}")
         return place

@@ -10,9 +10,9 @@ from __future__ import annotations
 import collections.abc
 from collections import OrderedDict
 from dataclasses import dataclass
-from operator import index
+from math import inf
 
-from lab_engine.errors import NanoqwenError
+from lab_engine.errors import NanoqwenError, whole_number
 from lab_engine.kv_pages import PAGE_SLOTS, KVCache, PageTable, Sequence
 
 Tokens = tuple[int, ...]
@@ -36,7 +36,7 @@ class PrefixCache:
 
     def __init__(self, cache: KVCache) -> None:
         """Nothing is known yet; the pages are those of this cache."""
-        self._cache = cache
+        self.cache = cache
         self._pages: OrderedDict[int, KnownPage] = OrderedDict()  # least recently used first, a page before its prefix
 
     def __len__(self) -> int:
@@ -60,7 +60,7 @@ class PrefixCache:
         known = self._known(_whole_pages(token_ids[:-1]))
         self._touch(known)
         for page in known:
-            self._cache.pool.share(page.page_id)
+            self.cache.pool.share(page.page_id)
         return Sequence(PageTable(page.page_id for page in known), len(known) * PAGE_SLOTS)
 
     def remember(self, sequence: Sequence, token_ids: collections.abc.Sequence[int]) -> None:
@@ -80,7 +80,7 @@ class PrefixCache:
             if key in self._pages:  # other tokens of the same hash: they were there first
                 break
             page_id = sequence.page_table[number]
-            self._cache.pool.share(page_id)
+            self.cache.pool.share(page_id)
             self._pages[key] = KnownPage(key, pages[number], page_id, before)
             chain.append(self._pages[key])
         self._touch(chain)
@@ -90,10 +90,10 @@ class PrefixCache:
 
         The end of a prefix goes before its beginning, and a page that a sequence holds stays.
         """
-        evicted = self._evictable()[: max(0, num_pages)]
+        evicted = self._evictable()[: max(0, whole_number("num_pages", num_pages, -inf))]
         for page in evicted:
             del self._pages[page.key]
-            self._cache.pool.release(page.page_id)
+            self.cache.pool.release(page.page_id)
         return len(evicted)
 
     def _known(self, pages: list[Tokens]) -> list[KnownPage]:
@@ -117,7 +117,7 @@ class PrefixCache:
         needed: set[KnownPage | None] = set()
         evictable = []
         for page in self._pages.values():
-            if page in needed or self._cache.pool.ref_count(page.page_id) > 1:
+            if page in needed or self.cache.pool.ref_count(page.page_id) > 1:
                 needed.add(page.before)
             else:
                 evictable.append(page)
@@ -130,5 +130,5 @@ def chain_hash(before: KnownPage | None, tokens: Tokens) -> int:
 
 
 def _whole_pages(token_ids: collections.abc.Sequence[int]) -> list[Tokens]:
-    ids = [index(token_id) for token_id in token_ids]
+    ids = [whole_number("token id", token_id) for token_id in token_ids]
     return [tuple(ids[start : start + PAGE_SLOTS]) for start in range(0, len(ids) - PAGE_SLOTS + 1, PAGE_SLOTS)]

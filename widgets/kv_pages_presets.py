@@ -1,11 +1,6 @@
 """The histories that the page playground offers, each with its surprise."""
 
-from lab_engine.kv_pages import PAGE_SLOTS
-from widgets.kv_pages_view import TOKEN_BYTES
 from widgets.playground import Preset
-
-PAGE_BYTES = PAGE_SLOTS * TOKEN_BYTES
-"""What one page id names in the 7B."""
 
 
 def _preset(name: str, ask: str, actions: str, step: int, order: str = "running") -> Preset:
@@ -20,8 +15,7 @@ def kv_presets() -> list[Preset]:
     return [
         _preset(
             "15 → 16 → 17",
-            f"Step right twice. In the 7B the 17th token takes {PAGE_BYTES:,} bytes, not its own {TOKEN_BYTES:,}: "
-            f"a page in each of {PAGE_BYTES // 4096} planes.",
+            "Step right twice: at which token does a second id go, and how many slots are empty just then?",
             "new; append A 15; append A; append A",
             2,
         ),

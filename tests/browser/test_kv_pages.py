@@ -86,7 +86,7 @@ def test_a_full_pool_refuses_in_the_engine_s_words_and_changes_nothing_else(show
     assert "refused" not in before
     tool(page, "Add token").click()
     words = engine(page).scene.frame.error
-    assert words.startswith("page pool: 1 pages needed")
+    assert words.startswith("page pool: 1 page needed")
     assert words in picture(page)
     assert sentence(page) == f"append D · refused: {words}"
 

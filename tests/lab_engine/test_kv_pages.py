@@ -2,6 +2,7 @@
 
 import doctest
 
+import numpy as np
 import pytest
 import torch
 
@@ -55,7 +56,7 @@ def test_a_token_outside_the_sequence_is_nowhere(token):
     cache = cache_of(4)
     sequence = cache.new_sequence()
     cache.append(sequence, 20)
-    with pytest.raises(NanoqwenError, match=f"token {token}"):
+    with pytest.raises(NanoqwenError, match=f"token: found {token}, expected 0 to 19"):
         sequence.locate(token)
 
 
@@ -64,7 +65,7 @@ def test_slots_outside_the_sequence_are_refused(start, count):
     cache = cache_of(4)
     sequence = cache.new_sequence()
     cache.append(sequence, 20)
-    with pytest.raises(NanoqwenError):
+    with pytest.raises(NanoqwenError, match=r"^(start|count): found -?\d+, expected 0 to \d+$"):
         cache.slots(sequence, start, count)
 
 
@@ -157,6 +158,23 @@ def test_ten_thousand_appends_move_the_table_a_dozen_times():
     assert len(places) <= 12
 
 
+def test_a_table_takes_whole_numbers_only_and_stays_as_it_is():
+    """An int32 array would take 1.5 for 1."""
+    table = PageTable([5, np.int64(9)])
+    for action in (
+        lambda: table.append(1.5),
+        lambda: table.append(-1),
+        lambda: table.__setitem__(0, True),
+        lambda: PageTable([0.5]),
+        lambda: table.truncate(-1),
+    ):
+        with pytest.raises(NanoqwenError, match=r"^(page id|num_pages): found"):
+            action()
+    assert table == [5, 9]
+    with pytest.raises(IndexError, match=r"logical page 1: the table has 1 page$"):
+        PageTable([3])[1]
+
+
 def test_a_table_cut_short_returns_the_rest():
     table = PageTable([5, 9, 2])
     assert table.truncate(5) == []
@@ -182,7 +200,7 @@ def test_with_no_free_page_15_to_16_succeeds_and_16_to_17_changes_nothing():
     write(cache, sequence, range(15))
     assert cache.pool.num_free == 0
     write(cache, sequence, [15])
-    with pytest.raises(OutOfPages, match="1 pages needed, 0 of 1"):
+    with pytest.raises(OutOfPages, match=r"^page pool: 1 page needed, 0 of 1"):
         cache.append(sequence, 1)
     assert (sequence.length, sequence.page_table) == (16, [0])
     assert read(cache, sequence) == list(range(16))
@@ -252,7 +270,14 @@ def test_freeing_twice_is_refused_and_every_id_is_still_there_once():
     sequence = cache.new_sequence()
     cache.append(sequence, 40)
     cache.free(sequence)
-    for action in (cache.free, cache.append, cache.fork, lambda freed: cache.truncate(freed, 0)):
+    changes = (cache.free, cache.append, cache.fork, lambda freed: cache.truncate(freed, 0))
+    looks = (
+        cache.room,
+        cache.pages_needed,
+        lambda freed: cache.tables([freed]),
+        lambda freed: cache.slots(freed, 0, 0),
+    )
+    for action in (*changes, *looks):
         with pytest.raises(NanoqwenError, match="freed already"):
             action(sequence)
     assert sorted(cache.pool.take() for _ in range(4)) == [0, 1, 2, 3]
@@ -275,7 +300,7 @@ def test_releasing_or_sharing_a_free_id_is_refused():
 def test_an_id_outside_the_pool_is_refused_never_taken_for_another(page_id):
     pool = PagePool(3)
     for action in (pool.ref_count, pool.share, pool.release):
-        with pytest.raises(NanoqwenError, match=f"page id {page_id}"):
+        with pytest.raises(NanoqwenError, match=f"page id: found {page_id}, expected 0 to 2"):
             action(page_id)
 
 
@@ -289,6 +314,61 @@ def test_a_free_order_that_is_no_order_of_the_ids_is_refused(order):
 def test_a_pool_without_pages_is_refused(num_pages):
     with pytest.raises(NanoqwenError, match="num_pages"):
         PagePool(num_pages)
+
+
+# Whole numbers
+
+
+@pytest.mark.parametrize("odd", [1.5, "3", None, True, np.float64(2), np.ones((2, 2)), [1]], ids=repr)
+def test_what_is_no_whole_number_is_refused_in_one_line_and_changes_nothing(odd):
+    cache = cache_of(4)
+    sequence = cache.new_sequence()
+    cache.append(sequence, 20)
+    doors = {
+        "num_tokens": [lambda: cache.append(sequence, odd), lambda: cache.pages_needed(sequence, odd)],
+        "length": [lambda: cache.truncate(sequence, odd)],
+        "token": [lambda: sequence.locate(odd)],
+        "start": [lambda: cache.slots(sequence, odd, 1)],
+        "count": [lambda: cache.slots(sequence, 0, odd)],
+        "page id": [lambda: cache.pool.ref_count(odd), lambda: cache.pool.share(odd), lambda: cache.pool.release(odd)],
+        "num_pages": [lambda: PagePool(odd), lambda: cache_of(odd)],
+        "free_order": [lambda: PagePool(3, [odd, 1, 2])],
+    }
+    for name, actions in doors.items():
+        for action in actions:
+            with pytest.raises(NanoqwenError) as caught:
+                action()
+            message = str(caught.value)
+            assert message.startswith(f"{name}: found ")
+            assert message.endswith(", expected a whole number")
+            assert "\n" not in message
+    assert (sequence.length, sequence.page_table, cache.pool.free_ids) == (20, [0, 1], (2, 3))
+
+
+def test_numpy_and_torch_integers_are_taken_as_ints():
+    pool = PagePool(np.int64(4), torch.tensor([2, 0, 3, 1]))
+    assert {type(page_id) for page_id in (pool.num_pages, *pool.free_ids)} == {int}
+    pool.release(np.int64(pool.take()))
+    assert {type(page_id) for page_id in pool.free_ids} == {int}
+    cache = cache_of(4)
+    sequence = cache.new_sequence()
+    cache.append(sequence, np.int64(5))
+    assert type(sequence.length) is int
+    cache.truncate(sequence, torch.tensor(3))
+    assert type(sequence.length) is int
+
+
+def test_an_address_beyond_32_bits_does_not_wrap_around_and_half_a_plane_is_none():
+    """Plane 223 of a pool of 10,000 pages begins at byte 223 * 10,000 * 4096."""
+    assert element_address(*map(np.int32, (223, 10_000, 0, 0, 0, 128))) == 9_134_080_000
+    with pytest.raises(NanoqwenError, match=r"^plane: found 0\.5, expected a whole number$"):
+        element_address(0.5, 16, 12, 7, 0, 128)
+
+
+def test_a_sequence_without_tokens_has_no_token_0():
+    sequence = cache_of(1).new_sequence()
+    with pytest.raises(NanoqwenError, match=r"^token: found 0, but there is none$"):
+        sequence.locate(0)
 
 
 # Forks

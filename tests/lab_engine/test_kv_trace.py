@@ -51,7 +51,7 @@ def test_a_prefix_of_40_shared_by_four_takes_10_ids():
 
 def test_a_refused_action_changes_nothing_and_has_the_engine_s_words():
     for line, words in [
-        ("new; append A 250; new; append B", "page pool: 1 pages needed, 0 of 16 are free; "),
+        ("new; append A 250; new; append B", "page pool: 1 page needed, 0 of 16 are free; "),
         ("new; append A 9; free A; free A", "sequence: was freed already; make a new one"),
         ("new; append A 9; truncate A 10", "length: found 10, expected 0 to 9"),
         ("append B", "sequence B: does not exist; make it with new or fork"),

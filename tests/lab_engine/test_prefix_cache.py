@@ -200,6 +200,32 @@ def test_a_prompt_fits_because_its_prefix_is_there_already(load_exact, expected)
     assert decoder.cache.pool.num_free == 0
 
 
+def test_one_page_and_one_token_are_told_in_the_singular(load_exact):
+    decoder = load_exact(num_pages=1)
+    with pytest.raises(PromptError, match=r"expected at most 16: .* the pool 1 free page of 16$"):
+        decoder.prefill(IDS[:17])
+    decoder.prefill(IDS[:16])
+    decoder.sequence = decoder.cache.new_sequence()
+    with pytest.raises(PromptError, match="found 1 token, expected at most 0"):
+        decoder.prefill(IDS[:1])
+
+
+# Of another cache
+
+
+def test_prefixes_of_another_cache_are_refused_and_what_was_there_stays(load_exact, expected):
+    """Its ids name other memory: sharing or evicting them would corrupt both pools without a word."""
+    decoder, other = load_exact(num_pages=6), load_exact(num_pages=6)
+    decoder.prefill(IDS[:33])
+    decoder.prefix_cache = PrefixCache(other.cache)
+    for action in (lambda: decoder.prefill(IDS[:40]), lambda: decoder.step(IDS[33]), decoder.room):
+        with pytest.raises(NanoqwenError, match=r"^prefix_cache: knows pages of another cache; set decoder\.prefix"):
+            action()
+    assert (decoder.sequence.length, decoder.cache.pool.num_used, other.cache.pool.num_used) == (33, 3, 0)
+    decoder.prefix_cache = PrefixCache(decoder.cache)
+    assert (decoder.step(IDS[33]) - expected[33]).abs().max() <= 1e-4
+
+
 # With the shipped model
 
 
@@ -278,6 +304,14 @@ def test_writing_into_a_known_page_after_going_back_writes_into_a_copy():
     write(cache, sequence, [7])
     cache.free(sequence)
     assert read(cache, prefixes.start(range(20))) == list(range(16))
+
+
+def test_odd_tokens_and_counts_are_refused_in_one_line():
+    prefixes = PrefixCache(cache_of(4))
+    with pytest.raises(NanoqwenError, match=r"^token id: found 1\.5, expected a whole number$"):
+        prefixes.start([1.5] * 40)
+    with pytest.raises(NanoqwenError, match=r"^num_pages: found 1\.5, expected a whole number$"):
+        prefixes.evict(1.5)
 
 
 @pytest.mark.parametrize("token_ids", [range(19), range(21), []])

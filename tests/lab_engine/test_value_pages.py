@@ -71,7 +71,7 @@ def test_a_freed_page_keeps_its_values_until_the_next_owner_writes(pool):
         (lambda pool: pool.copy(3, pool.take()), "page id 3: is free; `take` it"),
         (lambda pool: pool.write(pool.take(), 16, "a"), "slot 16: expected 0 to 15"),
         (lambda pool: pool.write(pool.take(), -1, "a"), "slot -1: expected 0 to 15"),
-        (lambda pool: pool.read(4, 0), "page id 4: expected 0 to 3"),
+        (lambda pool: pool.read(4, 0), "page id: found 4, expected 0 to 3"),
     ],
 )
 def test_misuse_is_refused_in_one_line(pool, misuse, message):

@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 import traitlets
@@ -62,14 +63,22 @@ def test_the_sentence_says_why_there_is_no_slot():
 
 def test_the_seventeenth_token_of_the_7b_takes_a_page_in_each_of_224_planes():
     assert TOKEN_BYTES == 28 * 2 * 4 * 128 * 2 == 57_344
-    assert "takes 917,504 bytes, not its own 57,344: a page in each of 224 planes" in ask("15 → 16 → 17")
-    assert [len(frame.taken) for frame in frames_from("15 → 16 → 17")] == [1, 0, 1]
+    *_, last = frames = frames_from("15 → 16 → 17")
+    assert [len(frame.taken) for frame in frames] == [1, 0, 1]
+    assert (usage(last).used, usage(last).empty_slots) == (2, 15)
+
+
+def test_the_first_preset_asks_for_a_prediction_and_does_not_give_it_away():
+    """The second id goes at the 17th token, and then 15 slots are empty."""
+    question = ask("15 → 16 → 17")
+    assert question.endswith("?")
+    assert not re.search(r"\d", question)
 
 
 def test_a_full_pool_takes_the_16th_token_and_refuses_the_17th_in_the_engine_s_words():
     shown, fits, refused = frames_from("full pool")
     assert (shown.free_ids, fits.free_ids, fits.error) == ((), (), "")
-    assert refused.error.startswith("page pool: 1 pages needed, 0 of 16 are free")
+    assert refused.error.startswith("page pool: 1 page needed, 0 of 16 are free")
     assert (refused.sequences, refused.ref_counts) == (fits.sequences, fits.ref_counts)
     playground = KVPages(preset="full pool", step=10)
     assert playground.sentence == f"append D · refused: {refused.error}"

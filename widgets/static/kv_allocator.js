@@ -80,7 +80,7 @@ const actionKinds = {
     const one = alive(named, sequence);
     const copies = count > 0 && sharesTail(pool, one);
     const needed = pagesFor(one.length + count) - one.table.length + Number(copies);
-    if (needed > pool.free.length) refuse(`page pool: ${needed} pages needed, ${pool.free.length} of ${pool.counts.length} are free; end a sequence or make a larger pool`);
+    if (needed > pool.free.length) refuse(`page pool: ${needed} page${needed === 1 ? "" : "s"} needed, ${pool.free.length} of ${pool.counts.length} are free; end a sequence or make a larger pool`);
     const taken = Array.from({ length: needed }, () => takePage(pool));
     if (copies) releasePage(pool, one.table.pop());
     one.table.push(...taken);
