@@ -117,7 +117,7 @@ def _draw_pages(surface: Surface, trace: KVMistakeTrace, top: float) -> None:
     _draw_slot(
         surface, SLOTS_X, bottom + 20, (Write("A", 0, ""), Write("B", 0, ""))[: 1 if unread else 2], bool(unread)
     )
-    said = "never read" if unread else "A wrote, then B wrote over it"
+    said = "never read" if unread else "the second wrote over the first"
     surface.text(SLOTS_X + SLOT + 8, bottom + 32, said, "s")
     if len(trace.pages) > 1 and not unread:
         _draw_slot(surface, SLOTS_X + 240, bottom + 20, (Write("AB", 0, ""),), False)

@@ -52,6 +52,14 @@ def test_marked_slots_are_those_that_nobody_reads_or_two_wrote(traces, name, mar
     assert len(wrong) == marked + 1
 
 
+def test_the_key_is_true_whoever_wrote_first(traces):
+    """After the double free B wrote slot 4 before A did; A wrote the others first."""
+    writers = ["›".join(write.sequence for write in slot) for slot in traces["double_free"].pages[0].slots]
+    assert {"A›B", "B›A"} <= set(writers)
+    said = [one["text"] for one in drawn(traces["double_free"], "text")]
+    assert {"A›B", "B›A", "the second wrote over the first"} <= set(said)
+
+
 @pytest.mark.parametrize("name", KV_MISTAKES)
 def test_a_wrong_token_is_told_by_a_box_or_a_line_too(traces, name):
     boxes = [one for one in drawn(traces[name], "rect") if one["height"] == "16.0"]
