@@ -132,8 +132,9 @@ def _unusable(answers: object) -> str:
     for number, cause in answers.items():
         if type(number) is not int or number not in NUMBERS:
             return f"found the key {number!r}; expected the symptom's number, a whole number from 1 to {len(NUMBERS)}"
-        if cause not in CAUSES:
-            return f"symptom {number}: found {cause!r}; expected one of {', '.join(CAUSES)}"
+        if not isinstance(cause, str) or cause not in CAUSES:
+            found = repr(cause) if isinstance(cause, str) else describe(cause)
+            return f"symptom {number}: found {found}; expected one of {', '.join(CAUSES)}"
     return ""
 
 

@@ -23,7 +23,8 @@ def combine(
 
     o1, o2: float32 (d,), outputs that each worker has divided by its own l. lse1, lse2: the log
     of the sum of e^score over its pages. A worker that saw no token has lse -inf, and what its
-    output holds is undefined. Both saw none: zeros and -inf. The arguments stay as they are.
+    output holds is undefined. Both saw none: zeros and -inf. A NaN in a part that saw tokens
+    stays. The arguments stay as they are.
 
     >>> o, lse = combine(torch.tensor([1.0, 2]), 3.0, torch.tensor([5.0, -2]), 5.0)
     >>> print(o, f"{lse:.5f}")
@@ -87,7 +88,8 @@ def _hint_for_lse(args: Args, found: float) -> str:
     lse = torch.tensor([args[1], args[3]], dtype=torch.float64)
     without_maximum = float(torch.exp(lse - lse.max()).sum().log())
     return first_true(
-        (math.isinf(lse.min()), ""),
+        (math.isinf(lse.max()), ""),
+        (math.isinf(lse.min()), _OTHERS_LSE),
         (close(found, without_maximum), "Put the maximum back: lse = m + log of the sum."),
         (True, _LOG),
     )
@@ -112,6 +114,8 @@ _SUM_TO_1 = "The two weights sum to 1: divide by the sum of e^(lse − m)."
 _LOG = "lse is the log of the sum, m + ln(e^(lse1 − m) + e^(lse2 − m)): more than the larger of the two."
 _LARGE = "e^800 is more than a float holds, and e^(−800) is 0: take the larger lse out first."
 _GARBAGE = "0 × NaN is NaN: do not touch what is empty."
+_OTHERS_LSE = "An empty part adds no mass: the lse is that of the other part."
+_STAYS = "This NaN stays: its part saw tokens. Whether a part is empty is seen in its lse, not in its output."
 _EMPTY = "−inf − (−inf) is NaN: two empty parts give zeros and −inf."
 
 
@@ -133,6 +137,7 @@ CASES = (
     _case("second part empty with a NaN buffer", _GARBAGE, _OUT, 2.0, _NAN, -math.inf),
     _case("inf in an empty buffer", _GARBAGE, _OUT, -3.0, (math.inf, -math.inf), -math.inf),
     _case("both parts empty", _EMPTY, _NAN, -math.inf, (7.0, 7.0), -math.inf),
+    _case("NaN in a part that is not empty", _STAYS, (math.nan, 1.0), 2.0, (5.0, -2.0), 3.0),
 )
 
 

@@ -88,6 +88,8 @@ def _wrong_states(args: Args, valid: Tensor, expected: State) -> Iterator[tuple[
             yield _state(masked, values), hint
     m, l, acc = expected
     yield (m, l, acc / l), "acc stays a sum: it is divided once, after the last page."
+    yield (m, 1.0, acc / l), "l and acc stay sums: acc is divided by l once, after the last page."
+    yield _without_maximum(scores[valid], v[valid]), "The exponent is s − m, not s: take m out before `exp`."
     yield _state(torch.where(valid, scores, -math.inf), zeroed, float(scores.max())), _MASK_FIRST
 
 
@@ -96,6 +98,11 @@ def _state(scores: Tensor, v: Tensor, m: float | None = None) -> State:
     m = float(scores.max()) if m is None else m
     p = torch.exp(scores.double() - m)
     return m, float(p.sum()), p @ v.double()
+
+
+def _without_maximum(scores: Tensor, v: Tensor) -> State:
+    p = torch.exp(scores.double())
+    return float(scores.max()), float(p.sum()), p @ v.double()
 
 
 def _show(args: Args) -> tuple[Row, ...]:
@@ -112,6 +119,7 @@ def _show(args: Args) -> tuple[Row, ...]:
     )
 
 
+_SUMS = "m is the largest score; l sums e^(s − m), acc the same times v."
 _NO_MASK = "Which slots hold tokens? Slots from `length` on take part in your sums."
 _ONE_MORE = "Token number `length` does not exist: with 56 tokens slot 8 of page 3 is empty. It is `<`."
 _CURRENT = "The current token counts: `length` includes it."
@@ -138,19 +146,27 @@ def _slots(seed: int, level: float, held: int, empty: str) -> tuple[Tensor, Tens
     return scores, v
 
 
+def _far_below() -> Case:
+    """Pairs of equal scores that rise from slot to slot, in whole float32 steps: 256 at this size."""
+    scores = -4e9 + 20_480.0 * (torch.arange(16) // 2)
+    _, v = _slots(59, 0.0, 8, "stale")
+    return Case("scores about −4,000,000,000", (scores, v, 56, 3), _BEATEN)
+
+
 def _case(name: str, length: int, page: int, hint: str, level: float = 2.0, empty: str = "stale") -> Case:
     scores, v = _slots(length + page, level, min(16, length - 16 * page), empty)
     return Case(name, (scores, v, length, page), hint)
 
 
 CASES = (
-    _case("56 tokens on page 3", 56, 3, _NO_MASK),
+    _case("56 tokens on page 3", 56, 3, _SUMS),
     _case("56 tokens on page 2", 56, 2, _FULL),
     _case("48 tokens on page 2", 48, 2, _CURRENT),
     _case("17 tokens on page 1", 17, 1, "One slot holds a token."),
-    _case("scores about −5", 56, 3, _NOT_0, level=-5.0),
+    _case("scores about −5", 56, 3, _SUMS, level=-5.0),
     _case("scores about −20,000", 56, 3, _BEATEN, level=-20_000.0),
-    _case("0 in the empty slots", 56, 3, _NOT_0, empty="0"),
+    _far_below(),
+    _case("0 in the empty slots", 56, 3, _SUMS, empty="0"),
     _case("NaN in the empty slots", 56, 3, _SELECT_V, empty="NaN"),
     _case("inf in the empty slots", 56, 3, _SELECT_V, empty="inf"),
 )

@@ -96,6 +96,7 @@ _RESCALE = "What was e^(s − old m) must become e^(s − new m)."
 _NEVER_FALLS = "m never falls: it is the maximum of all pages so far, not of this one."
 _NOTHING_SEEN = "Nothing seen yet: −inf − (−inf) is NaN. Leave the state as it is."
 _START = "m starts at −inf, not at 0: in float32 every e^(−200) is 0."
+_ALL_SCORES = "All scores of the page count, each with its sign: m is the largest of them."
 _DIVIDE = "Divide once, at the end: acc stays a sum."
 _LARGE = "Take the new maximum out before e^…: e^800 is more than a float holds."
 _MASKED = "A masked slot has the score −inf: e^(−inf) = 0, so it adds nothing."
@@ -131,12 +132,12 @@ CASES = (
     _case("the example's third page (the maximum stays)", _NEVER_FALLS, _FIRST, _SECOND, _THIRD),
     _case("a falling maximum", _NEVER_FALLS, _NORMAL, _page((1.5, 30, 5), (0.5, 40, 2))),
     _case("equal scores", "e^0 = 1 for each of them.", _page((2, 10, 3), (2, 20, 7)), _page((2, 30, 5), (2, 40, 2))),
-    _case("a first page of scores about −200", _START, _page((-203, 10, 3), (-200, 20, 7), (-201, 30, 5))),
+    _case("a first page of scores about −200", _ALL_SCORES, _page((-203, 10, 3), (-200, 20, 7), (-201, 30, 5))),
     _case("scores about 800", _LARGE, _page((800, 10, 3), (803, 20, 7)), _page((805, 30, 5), (802, 40, 2))),
     _case("a page with masked slots", _MASKED, _NORMAL, _page((-math.inf, 30, 5), (5.5, 40, 2), (-math.inf, 50, 4))),
     _case("a later page all masked", _MASKED, _NORMAL, _BLIND),
     _case("a first page all masked", _NOTHING_SEEN, _BLIND),
-    _case("three pages of 16 slots", _RESCALE, *(_random(_DICE, middle) for middle in (1.0, 2.0, 4.0))),
+    _case("three pages of 16 slots", _ALL_SCORES, *(_random(_DICE, middle) for middle in (1.0, 2.0, 4.0))),
 )
 
 

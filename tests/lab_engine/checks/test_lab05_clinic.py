@@ -1,10 +1,13 @@
 """The clinic passes with ten of ten only, and meets each wrong answer with the observation that rules it out."""
 
+import numpy as np
 import pytest
+import torch
 
 from lab_engine.attention_clinic import CAUSES, NUMBERS, cause_of
 from lab_engine.checks import exercises
 from lab_engine.checks.lab05_clinic import RULES, bug_clinic, ruled_out_by
+from tests.lab_engine.checks.answers import Hostile
 
 CLINIC = exercises("05_paged_attention")["bug_clinic"]
 RIGHT = bug_clinic()
@@ -85,8 +88,11 @@ def test_no_hint_gives_the_answer_away(number):
         ({True: "nan_in_v"}, "found the key True; expected the symptom's number"),
         (RIGHT | {11: "nan_in_v"}, "found the key 11; expected the symptom's number"),
         ({1: "mask_to_zero"}, "symptom 1: found 'mask_to_zero'; expected one of no_tail_mask, nan_in_v"),
-        ({1: 3}, "symptom 1: found 3; expected one of no_tail_mask"),
-        ({1: ["nan_in_v"]}, "symptom 1: found ['nan_in_v']; expected one of no_tail_mask"),
+        ({1: 3}, "symptom 1: found an int; expected one of no_tail_mask"),
+        ({1: ["nan_in_v"]}, "symptom 1: found a list; expected one of no_tail_mask"),
+        (RIGHT | {4: np.array(["nan_in_v", "x"])}, "symptom 4: found a <U8 ndarray of shape (2,); expected one of"),
+        (RIGHT | {5: torch.ones(2)}, "symptom 5: found a float32 tensor of shape (2,); expected one of"),
+        (RIGHT | {6: Hostile()}, "symptom 6: found a Hostile; expected one of"),
     ],
 )
 def test_answers_of_another_form_are_told_in_one_line(answers, said):

@@ -66,6 +66,29 @@ def clears_nan_alone(o1, lse1, o2, lse2):
     return guards_both_empty(o1.where(~o1.isnan(), 0.0), lse1, o2.where(~o2.isnan(), 0.0), lse2)
 
 
+def clears_what_is_not_finite(o1, lse1, o2, lse2):
+    return guards_both_empty(torch.where(o1.isfinite(), o1, 0.0), lse1, torch.where(o2.isfinite(), o2, 0.0), lse2)
+
+
+def nan_to_num(o1, lse1, o2, lse2):
+    return guards_both_empty(o1.nan_to_num(0, 0, 0), lse1, o2.nan_to_num(0, 0, 0), lse2)
+
+
+def clears_the_result(o1, lse1, o2, lse2):
+    o, lse = combine(o1, lse1, o2, lse2)
+    return o.nan_to_num(), lse
+
+
+def lse_of_empty(total):
+    """A combine whose lse alone is wrong, and only where one part is empty."""
+
+    def run(o1, lse1, o2, lse2):
+        o, lse = combine(o1, lse1, o2, lse2)
+        return o, (total(lse1, lse2) if (lse1 == -INF) != (lse2 == -INF) else lse)
+
+    return run
+
+
 def skips_the_first_alone(o1, lse1, o2, lse2):
     if lse1 == -INF:
         return (o2, lse2) if lse2 > -INF else (torch.zeros_like(o1), -INF)
@@ -84,14 +107,15 @@ def the_larger_one(o1, lse1, o2, lse2):
 
 EXAMPLE, EQUAL, BELOW_0 = "the example", "equal lse", "lse −1 and −2.5"
 HIGH, LOW, FAR = "lse 800 and 801", "lse −800 and −801", "lse 800 and −800"
-FIRST, SECOND, INFS, BOTH = (
+FIRST, SECOND, INFS, BOTH, REAL_NAN = (
     "first part empty with a NaN buffer",
     "second part empty with a NaN buffer",
     "inf in an empty buffer",
     "both parts empty",
+    "NaN in a part that is not empty",
 )
 ALL = names(COMBINE)
-SEEN = {EXAMPLE, EQUAL, BELOW_0, HIGH, LOW, FAR}
+SEEN = {EXAMPLE, EQUAL, BELOW_0, HIGH, LOW, FAR, REAL_NAN}
 NEAR = SEEN - {FAR}
 WRONG = {
     "plain average": (with_out(lambda o1, _1, o2, _2: (o1 + o2) / 2), "By mass", SEEN - {EQUAL}),
@@ -103,8 +127,18 @@ WRONG = {
     "no maximum taken out": (no_maximum, "take the larger lse out first", {HIGH, LOW, FAR}),
     "no maximum, in Python": (no_maximum_in_python, "take the larger lse out first", None),
     "0 × garbage": (guards_both_empty, "do not touch what is empty", {FIRST, SECOND, INFS}),
-    "no guard": (no_guard, "−inf − (−inf) is NaN", {BOTH}),
-    "NaN cleared, inf not": (clears_nan_alone, "do not touch what is empty", {INFS}),
+    "no guard": (no_guard, "−inf − (−inf) is NaN", {BOTH, REAL_NAN}),
+    "NaN cleared, inf not": (clears_nan_alone, "do not touch what is empty", {INFS, REAL_NAN}),
+    "what is not finite cleared": (clears_what_is_not_finite, "This NaN stays: its part saw tokens", {REAL_NAN}),
+    "nan_to_num": (nan_to_num, "This NaN stays: its part saw tokens", {REAL_NAN}),
+    "nan_to_num of the result": (clears_the_result, "This NaN stays: its part saw tokens", {REAL_NAN}),
+    "lse of an empty part = min": (lse_of_empty(min), "the lse is that of the other part", {FIRST, SECOND, INFS}),
+    "lse of an empty part = 0": (lse_of_empty(lambda *_: 0.0), "the lse is that of the other", {FIRST, SECOND, INFS}),
+    "lse of an empty part is NaN": (
+        lse_of_empty(lambda lse1, lse2: lse1 - lse1 + lse2 - lse2),
+        "the lse is that of the other part",
+        {FIRST, SECOND, INFS},
+    ),
     "one empty part alone": (skips_the_first_alone, "do not touch what is empty", {SECOND, INFS}),
     "the buffer of an empty part": (returns_the_buffer, "two empty parts give zeros", {BOTH}),
     "lse = max": (with_lse(max), "log of the sum", NEAR),
@@ -238,7 +272,7 @@ def test_the_solution_does_what_the_engine_does(case):
     o1, lse1, o2, lse2 = case.args
     o, lse = paged_attention.combine(torch.stack([o1, o2]), torch.tensor([lse1, lse2]))
     found, found_lse = combine(*case.args)
-    assert torch.allclose(found, o, rtol=1e-4)
+    assert torch.allclose(found, o, rtol=1e-4, equal_nan=True)
     assert found_lse == pytest.approx(lse.item(), rel=1e-6)
 
 

@@ -66,6 +66,35 @@ def divided(scores, v, length, page):
     return m, l, acc / l
 
 
+def sums_of(power):
+    """Masked right; `power` of (scores, m) is in both sums."""
+
+    def attend(scores, v, length, page):
+        held = min(16, length - 16 * page)
+        m = scores[:held].max()
+        p = power(scores[:held], m)
+        return m.item(), p.sum().item(), p @ v[:held]
+
+    return attend
+
+
+def log_of_l(*args):
+    m, l, acc = attend_page(*args)
+    return m, math.log(l), acc
+
+
+def softmaxed(*args):
+    m, l, acc = attend_page(*args)
+    return m, 1.0, acc / l
+
+
+def m_at_least_0(scores, v, length, page):
+    held = min(16, length - 16 * page)
+    m = scores[:held].max().clamp(min=0)
+    p = torch.exp(scores[:held] - m)
+    return m.item(), p.sum().item(), p @ v[:held]
+
+
 def counts_slots_from_the_end(length, page):
     return 16 - (length - 16 * page) <= SLOT
 
@@ -81,12 +110,13 @@ TAIL, FULL_OF_56, FULL_OF_48, FIRST_SLOT = (
     "48 tokens on page 2",
     "17 tokens on page 1",
 )
-MINUS_5, MINUS_20000 = "scores about −5", "scores about −20,000"
+MINUS_5, MINUS_20000, MINUS_4E9 = "scores about −5", "scores about −20,000", "scores about −4,000,000,000"
 ZEROS, NANS, INFS = (f"{what} in the empty slots" for what in ("0", "NaN", "inf"))
 ALL = names(PAGE)
 FULL = {FULL_OF_56, FULL_OF_48}
 TAILS = ALL - FULL
 UNDEFINED = {NANS, INFS}
+SUMS = "m is the largest score; l sums e^(s − m), acc the same times v."
 WRONG = {
     "no mask": (
         lambda scores, v, *_: state_of(scores, v),
@@ -97,11 +127,15 @@ WRONG = {
     "mask to 0": (page_with(mask=mask_to_0), "−inf, not 0", TAILS),
     "mask to 0 of scores alone": (page_with(mask=mask_to_0, values=v_as_it_is), "−inf, not 0", TAILS),
     "scores × mask": (page_with(mask=times_mask), "−inf, not 0", TAILS),
-    "−1e4 for −inf": (page_with(mask=number_for_inf(-1e4)), "A number can be beaten", {MINUS_20000}),
+    "−1e4 for −inf": (page_with(mask=number_for_inf(-1e4)), "A number can be beaten", {MINUS_20000, MINUS_4E9}),
+    "−1e3 for −inf": (page_with(mask=number_for_inf(-1e3)), "A number can be beaten", {MINUS_20000, MINUS_4E9}),
+    "−1e5 for −inf": (page_with(mask=number_for_inf(-1e5)), "A number can be beaten", {MINUS_4E9}),
+    "−1e6 for −inf": (page_with(mask=number_for_inf(-1e6)), "A number can be beaten", {MINUS_4E9}),
+    "−1e9 for −inf": (page_with(mask=number_for_inf(-1e9)), "A number can be beaten", {MINUS_4E9}),
     "−1e4 for −inf in scores alone": (
         page_with(mask=number_for_inf(-1e4), values=v_as_it_is),
         "A number can be beaten",
-        {MINUS_20000, *UNDEFINED},
+        {MINUS_20000, MINUS_4E9, *UNDEFINED},
     ),
     "<=": (page_with(valid=lambda length, page: 16 * page + SLOT <= length), "It is `<`", TAILS),
     "length − 1": (
@@ -122,6 +156,11 @@ WRONG = {
     "mask added": (page_with(mask=added_mask), "select the scores with `where`", UNDEFINED),
     "maximum of all slots": (probabilities_masked, "Mask before you take the maximum", TAILS - {ZEROS}),
     "divided": (divided, "acc stays a sum", ALL - {FIRST_SLOT}),
+    "e^s": (sums_of(lambda scores, _: torch.exp(scores)), "take m out before `exp`", ALL),
+    "2^(s − m)": (sums_of(lambda scores, m: torch.exp2(scores - m)), SUMS, None),
+    "log l": (log_of_l, SUMS, ALL),
+    "the softmax": (softmaxed, "l and acc stay sums", ALL - {FIRST_SLOT}),
+    "m at least 0": (m_at_least_0, SUMS, {MINUS_5, MINUS_20000, MINUS_4E9}),
     "the page alone": (lambda scores, v, *_: attend_page(scores, v, 56, 3), "", None),
 }
 
@@ -165,7 +204,16 @@ def with_tensors_on_copies(scores, v, length, page):
 
 
 @pytest.mark.parametrize(
-    "right", [attend_page, page_with(), by_the_tail, by_the_update, slot_by_slot, with_tensors_on_copies]
+    "right",
+    [
+        attend_page,
+        page_with(),
+        page_with(mask=number_for_inf(torch.finfo(torch.float32).min)),
+        by_the_tail,
+        by_the_update,
+        slot_by_slot,
+        with_tensors_on_copies,
+    ],
 )
 def test_a_right_page_passes(right):
     verdict = PAGE.check(right)

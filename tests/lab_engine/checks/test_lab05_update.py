@@ -85,6 +85,21 @@ def zero_for_masked(m, l, acc, scores, v):
     return online_softmax_update(m, l, acc, torch.where(scores == -INF, 0.0, scores), v)
 
 
+def largest_size(m, l, acc, scores, v):
+    new = max(m, scores.abs().max().item())
+    p = torch.exp(scores - new)
+    factor = math.exp(m - new)
+    return new, l * factor + p.sum().item(), acc * factor + p @ v
+
+
+def first_two_slots(m, l, acc, scores, v):
+    return online_softmax_update(m, l, acc, scores[:2], v[:2])
+
+
+def maximum_of_four_slots(m, l, acc, scores, v):
+    return update_with(new_m=lambda old, _: max(old, scores[:4].max().item()))(m, l, acc, scores, v)
+
+
 def the_first_state(_m, _l, acc, _scores, _v):
     return 3.0, 1.1353353, torch.full_like(acc, 21.353353)
 
@@ -126,6 +141,9 @@ WRONG = {
     "no guard": (update_with(guard=False), "Nothing seen yet", {BLIND}),
     "m starts at 0": (starts_at_0, "m starts at −inf", {LOW}),
     "m at least 0": (update_with(new_m=lambda m, page_m: max(m, page_m, 0.0)), "m starts at −inf", {LOW, BLIND}),
+    "the largest |score|": (largest_size, "each with its sign", {LOW, MASKED, LATE, BLIND}),
+    "the first two slots": (first_two_slots, "All scores of the page count", {LOW, RANDOM}),
+    "the maximum of four slots": (maximum_of_four_slots, "m is the largest of them", {RANDOM}),
     "no maximum": (no_maximum, "e^(s − m) of each score", ALL - {LATE, BLIND}),
     "no maximum, in Python": (no_maximum_in_python, "e^(s − m) of each score", ALL - {LATE, BLIND}),
     "the page instead of the sum": (forgets_the_past, "The page is added to what came before", None),
