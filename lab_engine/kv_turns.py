@@ -90,9 +90,10 @@ class Turns:
             if self.ids[at]:
                 self._feed(at, self.ids[at][-1])
         for at in (0, 1):
-            best = self._logits[at][: self._decoder.tokenizer.vocab_size].topk(2)
-            self.ids[at].append(int(best.indices[0]))
-            self.margins[at] = min(self.margins[at], float(best.values[0] - best.values[1]))
+            known = self._logits[at][: self._decoder.tokenizer.vocab_size]
+            first, second = known.topk(2).values.tolist()
+            self.ids[at].append(self._decoder.backend.argmax(known))
+            self.margins[at] = min(self.margins[at], first - second)
         self.rounds.append(self._round())
 
     def _feed(self, at: int, token_id: int) -> None:
