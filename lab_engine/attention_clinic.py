@@ -19,21 +19,18 @@ import torch
 from torch import Tensor
 
 from lab_engine import SHIPPED_MODEL, data_path
+from lab_engine.attention_layer import MOST_TOKENS, Layer, RunSpec, relative_errors, right_run
 from lab_engine.attention_texts import best_choice, restarted
 from lab_engine.decoder import Attention, Decoder
 from lab_engine.errors import NanoqwenError
 from lab_engine.kv_pages import PAGE_SLOTS, pages_for
 from lab_engine.loading import open_source
 from lab_engine.mistakes import FORMER_TOKENS, attention_with, exact_decoder
-from lab_engine.paged_attention import paged_attention
-from lab_engine.running_example import RUNNING_EXAMPLE
 from lab_engine.weights import DenseSource
 
 CAUSES = ("no_tail_mask", "nan_in_v", "stale_page", "no_rescale", "head_modulo", "length_minus_one")
 """The six that a symptom may have, as in paged_attention.BUGS."""
 
-MOST_TOKENS = 64
-LAYER = 3
 ROUNDING = 1e-4
 """Relative errors below this are called 0: float32 sums differ by less from CPU to CPU."""
 
@@ -147,34 +144,6 @@ def _case(number: int) -> _Case:
 # Curves and rows: one layer of the running example ------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Layer:
-    """q (MOST_TOKENS, heads, head_dim) of the right run; its K and V, and what a former request left in their place."""
-
-    q: Tensor
-    written: Tensor
-    before: Tensor
-    table: tuple[int, ...]
-
-    def attend(self, length: int, bug: str | None, unit_v: bool = False) -> Tensor:
-        """The output of the newest of `length` tokens (heads, head_dim); with unit_v its weights of the slots."""
-        k, v = self._memory(length, math.nan if bug == "nan_in_v" else None)
-        if unit_v:
-            slot = torch.eye(PAGE_SLOTS * len(self.table), v.shape[-1]).view(len(self.table), PAGE_SLOTS, -1)
-            v = torch.zeros_like(v)
-            v[:, list(self.table)] = slot
-        q = self.q[length - 1 : length]
-        return paged_attention(q, k, v, self.table[: pages_for(length)], length, bug)[0][0]
-
-    def _memory(self, length: int, fresh: float | None) -> Tensor:
-        """K and V with `length` tokens; fresh: what unwritten slots hold in place of the former request's."""
-        kv = self.before.clone() if fresh is None else torch.full_like(self.before, fresh)
-        for page, page_id in enumerate(self.table[: pages_for(length)]):
-            held = min(PAGE_SLOTS, length - PAGE_SLOTS * page)
-            kv[:, :, page_id, :held] = self.written[:, :, page_id, :held]
-        return kv
-
-
 @cache
 def _model() -> tuple[Decoder, Tensor]:
     """The right decoder, and its cache as another request left it: the pages that come next hold that one's tokens."""
@@ -184,42 +153,28 @@ def _model() -> tuple[Decoder, Tensor]:
 
 
 @cache
-def _layer() -> _Layer:
-    """The running example, right, to MOST_TOKENS tokens."""
-    (decoder, memory), queries, current = _model(), list[Tensor](), 0
+def _layer() -> Layer:
+    return right_run(*_model()).layer
 
-    def observe(stage: str, layer: int | None, _: Tensor) -> None:
-        nonlocal current
-        current = layer if stage == "qkv" and layer is not None else current
 
-    def attend(q: Tensor, k_pages: Tensor, v_pages: Tensor, page_table: Tensor, length: int) -> Tensor:
-        if current == LAYER:
-            queries.append(q.clone())
-        return decoder.backend.paged_attention(q, k_pages, v_pages, page_table, length)
-
-    with restarted(decoder, memory):
-        decoder.observer, decoder.attention = observe, attend
-        logits = decoder.prefill(decoder.tokenizer.encode(RUNNING_EXAMPLE.prompt))
-        while decoder.sequence.length < MOST_TOKENS:
-            logits = decoder.step(best_choice(decoder, logits)[0])
-        written, table = decoder.cache.data[LAYER].clone(), tuple(decoder.sequence.page_table)
-    return _Layer(torch.cat(queries), written, memory[LAYER], table)
+def _spec(cause: str) -> RunSpec:
+    """nan_in_v shows where nothing was ever written; the others where a former request's tokens lie."""
+    return RunSpec(cause, cause, unwritten=cause == "nan_in_v")
 
 
 def _curve(cause: str) -> Curve:
-    layer = _layer()
+    layer, spec = _layer(), _spec(cause)
     by_length = []
     for length in range(1, MOST_TOKENS + 1):
-        right = layer.attend(length, None)
-        off = (layer.attend(length, cause) - right).norm(dim=-1) / right.norm(dim=-1)
-        by_length.append([0.0 if error < ROUNDING else error for error in off.tolist()])
+        wrong, right = (layer.attend(length, one).out for one in (spec, spec.without_bug()))
+        by_length.append([0.0 if error < ROUNDING else error for error in relative_errors(wrong, right)])
     return Curve(tuple(zip(*by_length, strict=True)))
 
 
 def _row(cause: str, length: int, head: int) -> Row:
-    shown = PAGE_SLOTS * pages_for(length)
-    rows = [_layer().attend(length, bug, unit_v=True)[head, :shown].tolist() for bug in (None, cause)]
-    return Row(length, head, *map(tuple, rows))
+    spec, shown = _spec(cause), PAGE_SLOTS * pages_for(length)
+    right, wrong = (_layer().weights(length, one).out[head, :shown].tolist() for one in (spec.without_bug(), spec))
+    return Row(length, head, tuple(right), tuple(wrong))
 
 
 # Texts --------------------------------------------------------------------------------------------------------------

@@ -12,10 +12,10 @@ from torch import Tensor
 from lab_engine.decoder import Attention, Decoder
 from lab_engine.running_example import RUNNING_EXAMPLE
 
-AFTER_DEPARTURE = 20
-"""A wrong text ends so many tokens after its first wrong one, or where the right one does."""
+AFTER_DEPARTURE = 16
+"""A wrong text ends so many tokens from its first wrong one on, or where the right one does."""
 
-AFTER_NAN = 8
+AFTER_NAN = 4
 """A text of NaN logits ends after so many tokens: each is token 0."""
 
 SAFE_MARGIN = 0.02

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lab_engine.attention_trace import LENGTHS, LensTrace, PageStep, Rows, RunSpec, RunTrace
+from lab_engine.attention_layer import RunSpec
+from lab_engine.attention_trace import LENGTHS, LensTrace, PageStep, Rows, RunTrace
 from lab_engine.kv_pages import PAGE_SLOTS
 from lab_engine.paged_attention import BUGS
 from widgets.words import percent, significant
@@ -97,7 +98,7 @@ def _step_data(step: PageStep) -> list[Any]:
     scores = [_number(score, 4) for score in step.scores]
     weights = [_number(weight, 4) if not abs(weight) < 5e-6 else 0 for weight in step.weights]
     numbers = [_number(value, 4) for value in (step.m, step.rescale, step.l)]
-    return [step.worker, step.page_id, scores, *numbers, weights, _number(step.norm, 3), _number(step.off, 3)]
+    return [step.worker, step.page_id, scores, *numbers, weights, _number(step.off, 3)]
 
 
 def _number(value: float, digits: int) -> Number:
@@ -119,7 +120,6 @@ class Step:
     rescale: Number
     l: Number
     weights: Sequence[Number]
-    norm: Number
     off: Number
 
 
@@ -147,8 +147,8 @@ def view_of(data: Data, bug: str, length: int, head: int, step: int) -> View:
     right = data["rights"][run["right"]][at][head]
     wrong = right if run["rows"] is None else run["rows"][at][head]
     page = min(step, len(wrong) - 1)
-    steps = [[Step(*one) for one in steps[: page + 1]] for steps in (wrong, right)]
-    return View(run, *steps, length, page, len(wrong), data["table"])
+    shown_wrong, shown_right = ([Step(*one) for one in steps[: page + 1]] for steps in (wrong, right))
+    return View(run, shown_wrong, shown_right, length, page, len(wrong), data["table"])
 
 
 def is_own(view: View, slot: int, steps: Sequence[Step]) -> bool:

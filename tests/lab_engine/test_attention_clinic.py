@@ -7,7 +7,6 @@ import pytest
 
 from lab_engine.attention_clinic import (
     CAUSES,
-    MOST_TOKENS,
     NUMBERS,
     ROUNDING,
     Curve,
@@ -16,6 +15,7 @@ from lab_engine.attention_clinic import (
     symptoms,
     trace_symptom,
 )
+from lab_engine.attention_layer import MOST_TOKENS
 from lab_engine.errors import NanoqwenError
 from lab_engine.paged_attention import BUGS
 
@@ -98,6 +98,12 @@ def test_rows_are_weights_that_sum_to_1_and_show_the_cause(shown):
     assert sum(tail.wrong[tail.length :]) > 0.25
     assert minus_one.right[-1] > 0.1
     assert minus_one.wrong[-1] == 0
+
+
+def test_every_row_with_any_of_the_six_causes_sums_to_1(shown):
+    for number in [symptom.number for symptom in shown.values() if symptom.kind == "row"]:
+        for cause in CAUSES:
+            assert sum(trace_symptom(number, cause).wrong) == pytest.approx(1, abs=1e-5)
 
 
 def test_no_choice_of_a_text_is_close_enough_to_fall_otherwise_elsewhere(shown):

@@ -6,11 +6,13 @@ import math
 import pytest
 import torch
 
+from lab_engine.attention_layer import LAYER, MOST_TOKENS, RunSpec
 from lab_engine.attention_texts import SAFE_MARGIN
-from lab_engine.attention_trace import LAYER, LENGTHS, LOW, MOST_TOKENS, WORKERS, RunSpec, trace_lens
+from lab_engine.attention_trace import LENGTHS, LOW, WORKERS, trace_lens
 from lab_engine.bug_desk import ROUNDING
 from lab_engine.paged_attention import BUGS
 from lab_engine.running_example import RUNNING_EXAMPLE, running_decoder, trace_running_example
+from tests.lab_engine.dense_attention import dense_attention
 
 TAIL_BUGS = ("no_tail_mask", "mask_to_zero", "mask_to_zero_low", "nan_in_v")
 AT = {length: at for at, length in enumerate(LENGTHS)}
@@ -27,29 +29,48 @@ def runs(trace):
 
 
 @pytest.fixture(scope="module")
-def dense():
-    """Weights (heads, 56) of the newest of 56 tokens in LAYER, in float64, from a decoder that never saw the trace."""
+def seen():
+    """q (64, 4, 128), k, v (64, 2, 128) of LAYER, in float64, from a decoder that never saw the trace."""
     decoder = running_decoder()
-    seen, layer = {}, None
+    rows, layer = [], None
 
     def observe(stage, index, _):
         nonlocal layer
         layer = index if stage == "qkv" else layer
 
     attention = decoder.attention
+    past = {}
 
     def attend(q, k_pages, v_pages, page_table, length):
         if layer == LAYER:
-            seen["q"], seen["k"] = q[-1].double(), k_pages[:, page_table].flatten(1, 2)[:, :length].double()
+            rows.append(q.double())
+            k, v = (pages[:, page_table].flatten(1, 2)[:, :length].transpose(0, 1) for pages in (k_pages, v_pages))
+            past.update(k=k.double(), v=v.double())
         return attention(q, k_pages, v_pages, page_table, length)
 
     decoder.observer, decoder.attention = observe, attend
-    ids = decoder.tokenizer.encode(RUNNING_EXAMPLE.prompt)
-    logits = decoder.prefill(ids)
-    while decoder.sequence.length < 56:
+    logits = decoder.prefill(decoder.tokenizer.encode(RUNNING_EXAMPLE.prompt))
+    while decoder.sequence.length < MOST_TOKENS:
         logits = decoder.step(decoder.backend.argmax(logits))
-    scores = torch.einsum("hd,hnd->hn", seen["q"], seen["k"].repeat_interleave(2, dim=0)) / math.sqrt(128)
+    return torch.cat(rows), past["k"], past["v"]
+
+
+@pytest.fixture(scope="module")
+def dense(seen):
+    """Scores and weights (heads, 56) of the newest of 56 tokens in LAYER, in float64."""
+    q, k, _ = seen
+    scores = torch.einsum("hd,nhd->hn", q[55], k[:56].repeat_interleave(2, dim=1)) / math.sqrt(128)
     return scores, scores.softmax(dim=-1)
+
+
+def dense_out(seen, row, tokens):
+    """What query `row` gets from the first `tokens` tokens: (heads, head_dim), in float64."""
+    q, k, v = seen
+    return dense_attention(q[row : row + 1], k[:tokens], v[:tokens])[0][0]
+
+
+def distance(found, right):
+    return ((found - right).norm(dim=-1) / right.norm(dim=-1)).tolist()
 
 
 def test_every_bug_of_the_lab_has_a_run(runs):
@@ -93,9 +114,26 @@ def test_weights_sum_to_1_in_every_row_that_is_a_number(runs):
                 assert math.isnan(total) or total == pytest.approx(1, abs=1e-4)
 
 
-def test_the_right_row_is_off_by_nothing_at_the_end(runs):
-    assert all(steps[-1].off < 1e-6 for length in runs["right"].rows for steps in length)
-    assert {error for head in runs["right"].errors for error in head} == {0.0}
+@pytest.mark.parametrize("length", LENGTHS)
+def test_the_output_so_far_is_as_far_from_all_of_it_as_in_float64(runs, seen, length):
+    right = dense_out(seen, length - 1, length)
+    for head, steps in enumerate(runs["right"].rows[AT[length]]):
+        ends = [min(length, 16 * (step.page + 1)) for step in steps]
+        expected = [distance(dense_out(seen, length - 1, end), right)[head] for end in ends]
+        assert [step.off for step in steps] == pytest.approx(expected, rel=1e-3, abs=1e-5)
+
+
+def test_the_error_at_every_length_is_that_of_float64_with_the_same_mistake(runs, seen):
+    q, k, v = seen
+    for n in range(2, MOST_TOKENS + 1):
+        right = dense_out(seen, n - 1, n)
+        modulo = (q[n - 1 : n], k[:n, [0, 1, 0, 1]], v[:n, [0, 1, 0, 1]])
+        expected = {
+            "length_minus_one": distance(dense_out(seen, n - 1, n - 1), right),
+            "head_modulo": distance(dense_attention(*modulo)[0][0], right),
+        }
+        for name, errors in expected.items():
+            assert [head[n - 1] for head in runs[name].errors] == pytest.approx(errors, rel=1e-2, abs=1e-5)
 
 
 @pytest.mark.parametrize("name", TAIL_BUGS)
@@ -185,9 +223,9 @@ def test_the_empty_slots_hold_what_the_former_owner_wrote(trace):
 
 TEXTS = {
     "right": "    def __init__(self, *args, **kwargs):\n        self._stack = None\n        super().__init__(*args",
-    "no_tail_mask": "        with open(File, 'rbclass Stack'):\n        return json.loads(j",
-    "nan_in_v": "!!!!!!!!",
-    "empty_split": "!!!!!!!!",
+    "no_tail_mask": "        with open(File, 'rbclass Stack'):\n        return json",
+    "nan_in_v": "!!!!",
+    "empty_split": "!!!!",
     "no_rescale": "    def __init__(self, *args, **kwargs):\n        self.kwargs):\n        self.kwargs = kwargs",
     "head_modulo": "importTrainedberround",
     "length_minus_one": "_for_stack(stack_stack_stack",
@@ -203,6 +241,11 @@ def test_the_model_writes(runs, name):
 def test_three_bugs_do_not_show_in_the_text(runs, name):
     assert runs[name].text.departs is None
     assert runs[name].text.token_texts == runs["right"].text.token_texts
+
+
+def test_a_text_without_a_visible_mistake_has_met_the_first_token_of_two_pages(trace, runs):
+    in_cache = [trace.prompt_tokens + at for at in range(len(runs["stale_page"].text.token_texts))]
+    assert {17, 33} <= set(in_cache)
 
 
 def test_every_choice_on_the_way_is_safe_on_another_machine(runs):

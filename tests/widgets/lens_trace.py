@@ -9,8 +9,9 @@ import random
 from functools import cache
 from pathlib import Path
 
+from lab_engine.attention_layer import MOST_TOKENS
 from lab_engine.attention_texts import WrittenText
-from lab_engine.attention_trace import LENGTHS, MOST_TOKENS, RUNS, LensTrace, PageStep, RunTrace
+from lab_engine.attention_trace import LENGTHS, RUNS, TEXT_TOKENS, LensTrace, PageStep, RunTrace
 from widgets.paged_attention import TailLens
 
 DATA_FILE = Path(__file__).parent / "js" / "lens.json"
@@ -34,7 +35,8 @@ PROMPT = 4
 def made_up_lens() -> LensTrace:
     """Every kind of bug at every length, for four heads; page 12 and page 0 had another owner."""
     rng = random.Random(5)
-    rights = {plain: _rows(rng, plain) for plain in {spec.without_bug() for spec in RUNS if spec.name in SHOWN}}
+    plains = dict.fromkeys(spec.without_bug() for spec in RUNS if spec.name in SHOWN)  # a set has no order to rely on
+    rights = {plain: _rows(rng, plain) for plain in plains}
     texts = tuple(TOKENS[at % len(TOKENS)] for at in range(MOST_TOKENS))
     return LensTrace(
         layer=3,
@@ -49,7 +51,7 @@ def made_up_lens() -> LensTrace:
 
 
 def _run(rng, spec, right_rows, texts):
-    right = texts[PROMPT:44]
+    right = texts[PROMPT : PROMPT + TEXT_TOKENS]
     wrong = right if spec.bug in (None, "mask_to_zero") else (*right[:7], " wrong", "(", "\n", "x")
     return RunTrace(
         spec=spec,
@@ -90,7 +92,6 @@ def _steps(rng, spec, length):
                 rescale=0.0 if page == 0 else round(math.exp(before - m), 3),
                 l=round(1 + rng.random() * 9, 2),
                 weights=_weights(rng, spec, length, page, nan and spec.bug == "empty_split"),
-                norm=4.5,
                 off=math.nan if nan else 0.0 if last and spec.bug is None else round(rng.random() * 1.5, 2),
             )
         )

@@ -1,10 +1,10 @@
 // The tail lens's rows and words, as widgets/paged_attention_data.py has them: NaN is "NaN", infinity "∞", null is −∞.
 // trace = {heads, lengths, tokens, prompt, table, former, rights: {key: [length][head][page]}, runs: {name: {label, cause, right,
-// workers, unwritten, rows, errors, text, departs, modelHas}}}; a page is [worker, id, scores, m, rescale, l, weights, norm, off].
+// workers, unwritten, rows, errors, text, departs, modelHas}}}; a page is [worker, id, scores, m, rescale, l, weights, off].
 import { percent, significant } from "./marks.js";
 
 const SLOTS = 16;
-const lensStep = ([worker, id, scores, m, rescale, l, weights, norm, off]) => ({ worker, id, scores, m, rescale, l, weights, norm, off });
+const lensStep = ([worker, id, scores, m, rescale, l, weights, off]) => ({ worker, id, scores, m, rescale, l, weights, off });
 
 export const pagesOf = (length) => Math.ceil(length / SLOTS);
 
