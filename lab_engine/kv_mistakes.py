@@ -82,7 +82,7 @@ STACK = "class Stack:\n    def __init__(self):\n        self.items = []\n\n    d
 
 @dataclass(frozen=True)
 class KVMistake:
-    """A mistake, the line that is missing or wrong, and two texts that show it.
+    """A mistake and two texts that show it.
 
     prompts: one for each sequence, or a single one that is forked; follow: what each is fed after it; install puts the
     mistake into a right decoder.
@@ -90,7 +90,6 @@ class KVMistake:
 
     name: str
     cause: str
-    missing: str
     prompts: tuple[str, ...]
     install: Callable[[Decoder], None]
     new_tokens: int
@@ -103,7 +102,6 @@ KV_MISTAKES = {
         KVMistake(
             "floor_pages",
             "the number of pages is rounded down, so the tail is never read",
-            "pages = -(-length // 16), not length // 16",
             (
                 f"{STACK} push(self, item):\n        self.items.append(item)\n\n    def pop(self):\n"
                 "        return self.items.pop()\n\n    def peek",
@@ -115,7 +113,6 @@ KV_MISTAKES = {
         KVMistake(
             "double_free",
             "a page was released twice, so it stands in the free list twice and gets two owners",
-            "release: refuse an id whose count is 0",
             ("class Stack:\n", "class Account:\n"),
             _free_twice,
             new_tokens=22,
@@ -123,7 +120,6 @@ KV_MISTAKES = {
         KVMistake(
             "shared_half_page",
             "a fork writes into a half-filled page that the other one holds too",
-            "append: copy a tail whose count is over 1",
             (STACK,),
             _share_the_tail,
             new_tokens=24,
@@ -164,7 +160,6 @@ class KVMistakeTrace:
 
     mistake: str
     cause: str
-    missing: str
     moment: int
     texts: tuple[BrokenText, BrokenText]
     pages: tuple[PageState, ...]
@@ -233,4 +228,4 @@ def _described(
             margin=min(right.margins[at], wrong.margins[at]),
         )
 
-    return KVMistakeTrace(mistake.name, mistake.cause, mistake.missing, moment, (text(0), text(1)), books.pages)
+    return KVMistakeTrace(mistake.name, mistake.cause, moment, (text(0), text(1)), books.pages)
