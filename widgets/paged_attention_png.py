@@ -166,7 +166,8 @@ def _cells(step: Step) -> tuple[str, ...]:
 def _lens(canvas: Canvas, data: Data, view: View, weights: Sequence[Sequence[Number]]) -> None:
     cell, x0, y0 = (WIDTH - LEFT) / PAGE_SLOTS, MARGIN + LEFT, MARGIN + LENS
     canvas.text(MARGIN, y0 + 10, f"page {view.page}", "b ink ca")
-    for row, name in enumerate(("holds", "weight, right", f"weight, {view.run['label']}")):
+    lower = "weight, no bug" if view.run["rows"] is None else "with the bug"
+    for row, name in enumerate(("holds", "weight, right", lower)):
         canvas.text(MARGIN, y0 + 27 + 17 * row, name, "s")
     for slot in range(PAGE_SLOTS):
         at, x = PAGE_SLOTS * view.page + slot, x0 + slot * cell
