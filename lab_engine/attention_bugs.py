@@ -60,9 +60,9 @@ BUGS: dict[str, str] = {name: behaviour.cause for name, behaviour in BEHAVIOURS.
 
 
 def behaviour_of(bug: str | None) -> Behaviour:
-    """The behaviour with a bug, by name, or the right one."""
+    """The behaviour with a bug, by name, or the right one; NanoqwenError for any other value."""
     if bug is None:
         return RIGHT
-    if bug not in BEHAVIOURS:
+    if not isinstance(bug, str) or bug not in BEHAVIOURS:
         raise NanoqwenError(f"bug {bug!r}: expected one of {', '.join(BEHAVIOURS)}")
     return BEHAVIOURS[bug]

@@ -16,6 +16,7 @@ from torch import Tensor
 from lab_engine.attention_bugs import behaviour_of
 from lab_engine.backends.torch import TorchBackend
 from lab_engine.decoder import Attention, Decoder
+from lab_engine.errors import whole_number
 from lab_engine.int4 import dequantize, unpack_words
 from lab_engine.int4_mistakes import INT4_MISTAKES, misread
 from lab_engine.kv_pages import Sequence as CachedSequence
@@ -70,7 +71,12 @@ def exact_decoder(
 
 
 def attention_with(bug: str | None, num_splits: int = 1) -> Attention:
-    """paged_attention.py's attention with one of its bugs, in the form that `Decoder.attention` takes."""
+    """paged_attention.py's attention with one of its bugs, in the form that `Decoder.attention` takes.
+
+    NanoqwenError at once, not in the first step: an unknown bug, or less than one worker.
+    """
+    behaviour_of(bug)
+    num_splits = whole_number("num_splits", num_splits, 1)
 
     def attend(q: Tensor, k_pages: Tensor, v_pages: Tensor, page_table: Tensor, length: int) -> Tensor:
         return paged_attention(q, k_pages, v_pages, page_table, length, bug, num_splits)[0]

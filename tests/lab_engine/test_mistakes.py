@@ -14,6 +14,7 @@ from lab_engine.mistakes import (
     RIGHT,
     UncheckedArgmax,
     attention_mistake,
+    attention_with,
     exact_decoder,
 )
 from lab_engine.paged_attention import BUGS
@@ -153,6 +154,12 @@ def test_every_attention_bug_makes_a_decoder_by_name_that_writes_the_same_twice(
 @pytest.mark.parametrize(("bug", "num_splits"), [("nan_in_v", 1), ("empty_split", 4)])
 def test_a_decoder_whose_logits_are_nan_writes_token_0_on_and_on(opened, bug, num_splits):
     assert written_with(opened, attention_mistake(bug, num_splits)) == [0] * 20
+
+
+@pytest.mark.parametrize(("bug", "num_splits", "name"), [("x", 1, "bug"), ([], 1, "bug"), (None, 0, "num_splits")])
+def test_an_attention_that_cannot_be_made_is_refused_before_the_first_step(bug, num_splits, name):
+    with pytest.raises(NanoqwenError, match=name):
+        attention_with(bug, num_splits)
 
 
 def test_with_one_worker_an_unguarded_combine_shows_nothing(opened):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lab_engine.errors import NanoqwenError
 from lab_engine.kv_pages import PageTable
-from lab_engine.paged_attention import combine, online_softmax_update, paged_attention
+from lab_engine.paged_attention import combine, online_softmax_update, paged_attention, pages_per_worker
 from tests.lab_engine.dense_attention import dense_attention, lay_out, random_case
 
 LENGTHS = [1, 2, 15, 16, 17, 31, 32, 33, 48, 56]
@@ -317,6 +317,60 @@ def test_a_table_that_is_too_short_or_names_no_page_is_refused(table, message):
     pages = torch.zeros(2, 4, 16, 64)
     with pytest.raises(NanoqwenError, match=message):
         paged_attention(torch.randn(1, 4, 64), pages, pages, table, 17)
+
+
+@pytest.mark.parametrize("num_splits", [1.5, "2", None, True, -1])
+def test_workers_that_are_no_whole_number_are_refused(num_splits):
+    with pytest.raises(NanoqwenError, match="num_splits"):
+        run(random_case(5), num_splits=num_splits)
+
+
+def test_a_million_workers_for_four_pages_take_no_memory_of_their_own():
+    case = random_case(56)
+    for found, expected in zip(run(case, num_splits=10**6), run(case, num_splits=5), strict=True):
+        assert torch.equal(found, expected)
+    assert run(case, bug="empty_split", num_splits=10**6)[0].isnan().all()
+
+
+@pytest.mark.parametrize("length", [-1, -17, 56.0, "56", None, True])
+def test_a_length_that_is_no_number_of_tokens_is_refused(length):
+    case = random_case(56)
+    with pytest.raises(NanoqwenError, match="length"):
+        paged_attention(case.q, case.k_pages, case.v_pages, case.page_table, length)
+
+
+@pytest.mark.parametrize(
+    "table", [[3.7, 1, 5, 0], torch.tensor([3.0, 1, 5, 0]), [[3, 1], [5, 0]], torch.tensor(3), "3"]
+)
+def test_a_table_of_anything_but_page_ids_is_refused(table):
+    case = random_case(56)
+    with pytest.raises(NanoqwenError, match="page_table"):
+        paged_attention(case.q, case.k_pages, case.v_pages, table, 56)
+
+
+@pytest.mark.parametrize(
+    ("q", "k", "v", "name"),
+    [
+        ((1, 4, 64), (2, 4, 16, 64), (4, 4, 16, 64), "v_pages"),
+        ((1, 4, 64), (2, 4, 16, 64), (2, 3, 16, 64), "v_pages"),
+        ((1, 4, 64), (2, 4, 8, 64), (2, 4, 8, 64), "k_pages"),
+        ((1, 4, 32), (2, 4, 16, 64), (2, 4, 16, 64), "k_pages"),
+        ((1, 4, 64), (0, 4, 16, 64), (0, 4, 16, 64), "k_pages"),
+        ((4, 64), (2, 4, 16, 64), (2, 4, 16, 64), "q"),
+    ],
+)
+def test_planes_that_do_not_fit_are_refused_by_name(q, k, v, name):
+    with pytest.raises(NanoqwenError, match=f"^{name}: found shape"):
+        paged_attention(torch.zeros(q), torch.zeros(k), torch.zeros(v), [0], 5)
+
+
+def test_parts_that_cannot_be_summed_are_refused():
+    with pytest.raises(NanoqwenError, match="found 0, expected 1 or more"):
+        combine(torch.zeros(0, 4), torch.zeros(0))
+    with pytest.raises(NanoqwenError, match=r"outs: found torch\.float16"):
+        combine(torch.zeros(2, 4, dtype=torch.float16), torch.zeros(2))
+    with pytest.raises(NanoqwenError, match="num_splits"):
+        pages_per_worker(4, 0)
 
 
 # The running update
