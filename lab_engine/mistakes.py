@@ -116,7 +116,7 @@ class FrozenStep(TorchBackend):
         if len(q) > 1:
             self._read = None
         else:
-            page_table, length = self._read = self._read or (page_table, length)
+            page_table, length = self._read = self._read or (page_table.clone(), length)
         return super().paged_attention(q, k_pages, v_pages, page_table, length)
 
 

@@ -59,7 +59,10 @@ class PageTable(Sequence[int]):
         return self._ids[: self._count]
 
     def tensor(self) -> Tensor:
-        """The ids, int32 (pages,), not copied: later changes of these pages show, later pages do not."""
+        """The ids, int32 (pages,), not copied: take it anew for each step.
+
+        Later changes of these pages show until the table grows into another array; later pages do not.
+        """
         return torch.from_numpy(self.array)
 
     def append(self, page_id: int) -> None:

@@ -90,7 +90,9 @@ class PrefixCache:
 
         The end of a prefix goes before its beginning, and a page that a sequence holds stays.
         """
-        evicted = self._evictable()[: max(0, whole_number("num_pages", num_pages, -inf))]
+        if whole_number("num_pages", num_pages, -inf) <= 0:
+            return 0
+        evicted = self._evictable()[:num_pages]
         for page in evicted:
             del self._pages[page.key]
             self.cache.pool.release(page.page_id)
