@@ -151,15 +151,17 @@ def _numbers(canvas: Canvas, view: View) -> None:
         if both:
             canvas.text(_page_x(page) + wide / 4, MARGIN + NUMBERS + 4, "right", "c s mu")
             canvas.text(_page_x(page) + 3 * wide / 4, MARGIN + NUMBERS + 4, "bug", "c s mu")
-        for row, (a, b) in enumerate(zip(_cells(right), _cells(wrong), strict=True)):
+        combined = view.run["workers"] > 1 and view.last and page == view.num_pages - 1
+        for row, (a, b) in enumerate(zip(_cells(right, combined), _cells(wrong, combined), strict=True)):
             y = MARGIN + NUMBERS + 22 + 16 * row
             canvas.text(_page_x(page) + wide * (0.25 if both else 0.5), y, a, "c s m")
             if both:
                 canvas.text(_page_x(page) + 3 * wide / 4, y, b, "c s m mu" if a == b else "c s m b ink cw")
 
 
-def _cells(step: Step) -> tuple[str, ...]:
-    off = off_words(step.off).replace("off ", "").replace("right", "0 %")
+def _cells(step: Step, combined: bool) -> tuple[str, ...]:
+    """combined: the last of several workers shows how far off all of them are together."""
+    off = ("all: " if combined else "") + off_words(step.off).replace("off ", "").replace("right", "0 %")
     return shown(step.m), shown(step.rescale) if step.rescale else "–", shown(step.l), off
 
 

@@ -133,7 +133,7 @@ export function numberMarks(view, grid) {
     const x = (part) => grid.pageX(page) + grid.pageWidth * (both ? part : 0.5);
     if (both) marks.push(middle(x(0.25), 4, "right", "c s mu"), middle(x(0.75), 4, "bug", "c s mu"));
     numberRows.forEach(([, name], row) => {
-      const [a, b] = [cellWords(name, right), cellWords(name, view.wrong[page])];
+      const [a, b] = [right, view.wrong[page]].map((step) => cellWords(name, step, combines(view, page)));
       const y = 22 + row * NUMBER_ROW;
       marks.push(middle(x(0.25), y, a, "c s m"));
       if (both) marks.push(middle(x(0.75), y, b, a === b ? "c s m mu" : "c s m b ink cw"));
@@ -149,8 +149,11 @@ function idleWorkers(view, grid) {
   return idle.flatMap((page) => ["−∞", "–", "0", "0 / 0 = NaN"].map((words, row) => middle(grid.pageX(page) + grid.pageWidth / 2, 22 + row * NUMBER_ROW, words, "c s m ink cw")));
 }
 
-function cellWords(name, step) {
-  if (name === "off") return offWords(step.off).replace("off ", "").replace("right", "0 %");
+// The last of several workers shows what all of them give together.
+const combines = (view, page) => view.run.workers > 1 && view.last && page === view.pages - 1;
+
+function cellWords(name, step, combined) {
+  if (name === "off") return (combined ? "all: " : "") + offWords(step.off).replace("off ", "").replace("right", "0 %");
   return name === "rescale" && step.rescale === 0 ? "–" : lensNumber(step[name]);
 }
 
