@@ -4,7 +4,7 @@ from typing import Any
 
 from lab_engine.checks.case import Args, Case, Mismatch
 from lab_engine.checks.exercise import Exercise
-from lab_engine.checks.values import first_true, numbers_row, wrong_ints
+from lab_engine.checks.values import first_true, judge_ints, numbers_row
 from lab_engine.checks.verdict import Row
 
 
@@ -22,16 +22,7 @@ def pages_and_tail(tokens: int) -> tuple[int, int]:
 
 
 def _judge(args: Args, expected: tuple[int, int], yours: Any) -> Mismatch | None:
-    wrong_form = wrong_ints(yours, _PARTS)
-    if wrong_form is not None or yours == expected:
-        return wrong_form
-    return Mismatch(
-        given=(*_show(args), Row("result", _PARTS)),
-        expected=numbers_row("expected", expected),
-        yours=numbers_row("yours", yours),
-        differ=tuple(i for i in range(2) if yours[i] != expected[i]),
-        hint=_hint(args[0], expected, yours),
-    )
+    return judge_ints(yours, expected, _PARTS, _show(args), lambda found: _hint(args[0], expected, found))
 
 
 def _hint(tokens: int, expected: tuple[int, int], yours: tuple[int, int]) -> str:

@@ -99,10 +99,10 @@ def _find_mistake(exercise: "Exercise", case: Case, function: Callable[..., Any]
         endless = "What changes from one round of the loop to the next?" if isinstance(outcome.error, TimeUp) else ""
         hint = endless or exercise.hint_without_value(case, outcome.error)
         return Mismatch(_describe_error(outcome.error, function), hint=hint, about_form=True)
-    if outcome.value is None:
+    expected = exercise.adapt(exercise.solution)(*copy.deepcopy(case.args))
+    if outcome.value is None and expected is not None:
         hint = exercise.hint_without_value(case, None)
         return Mismatch("returned None: does every path end in `return`?", hint=hint, about_form=True)
-    expected = exercise.adapt(exercise.solution)(*copy.deepcopy(case.args))
     try:
         wrong = exercise.judge(case.args, expected, outcome.value)
     except Exception:  # noqa: BLE001 - a returned object may refuse even to be compared

@@ -2,7 +2,7 @@
 
 import math
 import numbers
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from lab_engine.checks.case import Mismatch
@@ -73,11 +73,33 @@ def wrong_ints(yours: Any, parts: tuple[str, ...]) -> Mismatch | None:
         )
         return Mismatch(f"returned {describe(yours)}; expected {wanted}", hint=hint, about_form=True)
     for name, part in zip(parts, yours, strict=True):
-        if type(part) is not int:
+        if not isinstance(part, numbers.Integral) or isinstance(part, bool):
             hint = "`//` keeps an int, `/` makes a float." if isinstance(part, float) else ""
             message = f"returned a tuple whose {name} is {describe(part)}; expected an int"
             return Mismatch(message, hint=hint, about_form=True)
     return None
+
+
+def judge_ints(
+    yours: Any, expected: tuple[int, ...], parts: tuple[str, ...], given: tuple[Row, ...], hint: Callable[[Any], str]
+) -> Mismatch | None:
+    """A tuple of ints against the expected one, below the names of its parts; hint(yours) is asked where they differ.
+
+    Integers of NumPy count as ints.
+    """
+    wrong_form = wrong_ints(yours, parts)
+    if wrong_form is not None:
+        return wrong_form
+    yours = tuple(int(part) for part in yours)
+    if yours == expected:
+        return None
+    return Mismatch(
+        given=(*given, Row("result", parts)),
+        expected=numbers_row("expected", expected),
+        yours=numbers_row("yours", yours),
+        differ=tuple(i for i in range(len(parts)) if yours[i] != expected[i]),
+        hint=hint(yours),
+    )
 
 
 def error_text(error: BaseException) -> str:
