@@ -180,3 +180,14 @@ def _refuse_unsupported(data: dict[str, Any]) -> None:
     activation = data.get("hidden_act", "silu")
     if activation != "silu":
         raise ConfigError(f"config.json hidden_act: found {activation!r}, expected 'silu'")
+
+
+QWEN2_5_CODER = {
+    "0.5B": ModelConfig(896, 4864, 24, 14, 2, 64, 151936, 32768, 1e6, 1e-6, tie_embeddings=True),
+    "1.5B": ModelConfig(1536, 8960, 28, 12, 2, 128, 151936, 32768, 1e6, 1e-6, tie_embeddings=True),
+    "3B": ModelConfig(2048, 11008, 36, 16, 2, 128, 151936, 32768, 1e6, 1e-6, tie_embeddings=True),
+    "7B": ModelConfig(3584, 18944, 28, 28, 4, 128, 152064, 32768, 1e6, 1e-6, tie_embeddings=False),
+    "14B": ModelConfig(5120, 13824, 48, 40, 8, 128, 152064, 32768, 1e6, 1e-6, tie_embeddings=False),
+    "32B": ModelConfig(5120, 27648, 64, 40, 8, 128, 152064, 32768, 1e6, 1e-6, tie_embeddings=False),
+}
+"""Every Qwen2.5-Coder by its size; source: config.json of Qwen/Qwen2.5-Coder-…-Instruct on the hub."""

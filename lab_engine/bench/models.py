@@ -13,7 +13,7 @@ from torch import Tensor
 
 import lab_engine
 from lab_engine.backends import make_backend
-from lab_engine.config import ModelConfig
+from lab_engine.config import QWEN2_5_CODER, ModelConfig
 from lab_engine.decoder import Decoder
 from lab_engine.file_map import sections_of_a_step
 from lab_engine.nanoqwen_file import scales_name, section_length, tensor_shapes
@@ -23,9 +23,7 @@ from lab_engine.tokenizer import Tokenizer
 from lab_engine.vocabulary import BYTE_OF
 from lab_engine.weights import Int4Matrix, WeightSource
 
-QWEN_05B = ModelConfig(896, 4864, 24, 14, 2, 64, 151936, 32768, 1e6, 1e-6, tie_embeddings=True)
-QWEN_7B = ModelConfig(3584, 18944, 28, 28, 4, 128, 152064, 32768, 1e6, 1e-6, tie_embeddings=False)
-"""The shapes of Qwen2.5-Coder-0.5B and -7B; source: their config.json on the hub."""
+QWEN_05B, QWEN_7B = QWEN2_5_CODER["0.5B"], QWEN2_5_CODER["7B"]
 
 TOLERANCE = 3e-2
 """Largest error of a logit against the float32 reference on the same weights, as a share of the largest logit."""

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab_engine.config import ModelConfig
+from lab_engine.config import QWEN2_5_CODER, ModelConfig
 from lab_engine.errors import ConfigError
 from tests.lab_engine.tiny_models import tiny_config
 
@@ -149,3 +149,21 @@ def test_nonsense_in_a_config_gives_a_config_or_one_error(changes):
         assert "\n" not in str(refusal)  # noqa: PT017
     else:
         assert config.q_heads_per_kv_head >= 1
+
+
+@pytest.mark.parametrize(
+    ("size", "weights"),
+    [("0.5B", 0.49), ("1.5B", 1.54), ("3B", 3.09), ("7B", 7.61), ("14B", 14.7), ("32B", 32.5)],
+)
+def test_every_published_model_has_as_many_weights_as_its_card_says(size, weights):
+    """In 10⁹, tied embeddings counted once; source: "Number of Parameters" of each model card on the hub."""
+    config = QWEN2_5_CODER[size]
+    attention = config.hidden_size * (2 * config.q_size + 2 * config.kv_size)
+    layer = attention + 3 * config.hidden_size * config.intermediate_size
+    vocabulary = (1 if config.tie_embeddings else 2) * config.vocab_size * config.hidden_size
+    assert (config.num_layers * layer + vocabulary) / 1e9 == pytest.approx(weights, rel=0.01)
+    assert config.q_size == config.hidden_size
+
+
+def test_the_list_of_published_models_agrees_with_a_published_file():
+    assert ModelConfig.from_hf(PUBLISHED_05B) == QWEN2_5_CODER["0.5B"]
