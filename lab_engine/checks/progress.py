@@ -21,6 +21,7 @@ LABS = {
     "00_tour": ("greedy", "bytes_per_step"),
     "01_int4": ("quantize_rows", "pack_words", "shuffle_words"),
     "02_nanoqwen_file": ("parse_header", "row_bytes", "damaged_sections", "damage_file"),
+    "03_gemv": ("lane_load", "dequantize_word", "gemv_seconds"),
     "04_kv_pages": ("locate", "pages_and_tail", "append"),
     "05_paged_attention": ("online_softmax_update", "attend_page", "combine", "bug_clinic"),
     "08_decoder": ("quantize_int8", "top_p_probs", "visible_tokens"),
