@@ -110,7 +110,7 @@ def pack_words(q: Tensor, layout: str = "value_shuffle") -> Tensor:
 
 def unpack_words(words: Tensor, layout: str = "value_shuffle") -> Tensor:
     """The inverse of pack_words: int32 (rows, k // 8) -> codes int8 (rows, k)."""
-    place_of_weight = torch.tensor(_order(layout)).argsort()
+    place_of_weight = torch.tensor(_order(layout), device=words.device).argsort()
     nibbles = words.unsqueeze(-1) >> (4 * place_of_weight).to(torch.int32)
     return nibbles.bitwise_and_(0xF).sub_(8).to(torch.int8).reshape(words.shape[0], -1)
 
