@@ -12,7 +12,8 @@ What breaks the model: loads that waste sectors, too few loads in flight, work t
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 from lab_engine.config import GROUP, ModelConfig
@@ -26,6 +27,10 @@ SCALE_BYTES, OUTPUT_BYTES = 2, 4  # scales are float16, y is float32
 EDGE_S = 2.4e-6
 """One dependency edge on an idle H200: the launch, x on its way to every SM, the sum over the warps. Quoted from our
 first experiment; an empty kernel in a graph takes about 1.1e-6 of it."""
+
+UNPACK_OPS = {"shift_mask": 4.125, "prmt": 1.875, "lop3": 0.625, "int8": 0.375}
+"""Integer instructions a weight of the ways to unpack, in machine code for the H200 (the recording `unpack`): all but
+those of the floating-point pipes. int8 makes bytes of 16 q for dp4a and for tensor cores: 1 shift and 2 lop3 a word."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,7 @@ _SHEETS = (
     Gpu("A100 80GB", 2.039e12, 108, 1.41e9, 64, 312e12, 624e12, "quoted", "NVIDIA A100 80GB data sheet"),
     Gpu("RTX 4090", 1.008e12, 128, 2.52e9, 64, 165.2e12, 660.6e12, "quoted", "NVIDIA Ada architecture whitepaper"),
 )
-DATA_SHEETS = {gpu.name: gpu for gpu in _SHEETS}
+DATA_SHEETS = dict(zip(("H200", "H100", "A100", "RTX 4090"), _SHEETS, strict=True))
 """As their makers give them. Clocks are those that the data sheet's tensor rate amounts to; a GPU under load may run
 slower. 64 integer lanes: CUDA C++ Programming Guide, throughput of native arithmetic instructions, 8.0, 8.9 and 9.0."""
 
@@ -163,18 +168,14 @@ Limit = Literal["bandwidth", "instructions", "arithmetic", "edge"]
 
 @dataclass(frozen=True)
 class GemvTime:
-    """Seconds of each part of one product, and the bytes that it moves."""
+    """Seconds of each part of one product or of several in turn, of all of it, and the bytes that it moves."""
 
     bytes: GemvBytes
     memory: float
     instructions: float
     arithmetic: float
     edge: float
-
-    @property
-    def seconds(self) -> float:
-        """The longest of the three that overlap, and the edge."""
-        return max(self.memory, self.instructions, self.arithmetic) + self.edge
+    seconds: float
 
     @property
     def limit(self) -> Limit:
@@ -207,7 +208,15 @@ def gemv_time(
     moved = gemv_bytes(n, k, bits, group, activation, batch)
     flops = gpu.fp16_flops if activation == "fp16" else gpu.int8_flops
     unpack = 0 if bits == 16 else n * k * int_ops_per_weight / gpu.int_rate
-    return GemvTime(moved, moved.total / gpu.bandwidth, unpack, 2 * n * k * batch / flops, edge_s)
+    memory, arithmetic = moved.total / gpu.bandwidth, 2 * n * k * batch / flops
+    return GemvTime(moved, memory, unpack, arithmetic, edge_s, max(memory, unpack, arithmetic) + edge_s)
+
+
+def in_turn(times: Sequence[GemvTime]) -> GemvTime:
+    """Products one after another: every part added up. In each of them its own longest part counts."""
+    moved = GemvBytes(*(sum(getattr(time.bytes, field.name) for time in times) for field in fields(GemvBytes)))
+    parts = (sum(getattr(time, field.name) for time in times) for field in fields(GemvTime)[1:])
+    return GemvTime(moved, *parts)
 
 
 # Beside a recording ---------------------------------------------------------------------------------------------------
@@ -227,12 +236,20 @@ def lane_slots(per_weight: dict[str, float]) -> float:
     return max(per_weight["integer"], per_weight["total"] / 2)
 
 
+def recorded_edge(recording: Recording) -> float:
+    """Seconds that a kernel which only reads takes beyond its bytes, on `o`, where they are fewest.
+
+    An empty kernel (edge_us) is not enough: a product also waits for x, for its first weights, and for its last sum.
+    """
+    parts, moved = recording.data["parts"]["o"]["fp16"], recording.data["shapes"]["o"]["bytes"]
+    return float((parts["launch"] + parts["read"]) * 1e-6 - moved / recording.data["read_bytes_per_second"])
+
+
 def predict(recording: Recording, rung: str, stage: str) -> float:
     """Seconds that the model gives a rung, from the instructions in its own machine code and the recorded edge."""
     shape, found = recording.data["shapes"][stage], recording.data["rungs"][rung]
-    edge = recording.data["edge_us"]["plain"] * 1e-6
     slots = lane_slots(found["sass"]["per_weight"])
-    return gemv_seconds(shape["n"], shape["k"], recorded_gpu(recording), slots, edge)
+    return gemv_seconds(shape["n"], shape["k"], recorded_gpu(recording), slots, recorded_edge(recording))
 
 
 @dataclass(frozen=True)
@@ -257,3 +274,12 @@ def model_errors(recording: Recording) -> dict[str, dict[str, ModelError]]:
         for name, rung in recording.data["rungs"].items()
         if rung.get("sass")
     }
+
+
+TOLERANCE = 0.20
+HOLDS = {"rows": ("gate_up", "lm_head"), "ring": ("gate_up", "lm_head"), "mma": ("gate_up", "down", "lm_head")}
+"""Where |error| is at most TOLERANCE on an H200: long matrices, loads of whole lines, enough of them in flight.
+
+Elsewhere the model is a floor that the kernel does not reach. naive has a thread a row: few loads are in flight, and a
+warp's 32 lanes touch 32 sectors of 32 bytes for 4 bytes each. qkv and o end before the stream is at full speed.
+"""
