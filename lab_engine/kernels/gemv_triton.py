@@ -1,4 +1,4 @@
-"""Three rungs of the GEMV in Triton: naive, coalesced, best. INT4 weights in groups of 128, times a vector of fp16.
+"""Three rungs of the GEMV's ladder in Triton: naive, coalesced, best. INT4 weights in groups of 128, x in fp16.
 
 A row's words lie one after another; a word holds weights 0 2 4 6 1 3 5 7 of its eight (`value_shuffle`), stored as
 n = q + 8. Every rung adds up in float32 and always in the same order, so a result is the same to the bit on every run.
@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -23,20 +24,23 @@ from torch import Tensor
 from lab_engine.config import GROUP
 from lab_engine.errors import NanoqwenError
 
+ONE = 0x3F800000
+"""The bits of a float32 of 1: exponent 127, fraction 0."""
+
 
 @triton.jit  # type: ignore[untyped-decorator]
 def gemv_triton_naive(  # type: ignore[no-untyped-def]
-    words, scales, x, y, n, k, ROWS: tl.constexpr,
+    words, scales, x, y, n, groups, ROWS: tl.constexpr,
 ):  # fmt: skip
     """A lane a row: at every step the lanes of a warp read 4 bytes each, a row apart."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     there = row < n
     start = row.to(tl.int64)
     acc = tl.zeros([ROWS], tl.float32)
-    for group in range(k // 128):
-        scale = tl.load(scales + start * (k // 128) + group, mask=there, other=0.0).to(tl.float32)
+    for group in range(groups):
+        scale = tl.load(scales + start * groups + group, mask=there, other=0.0).to(tl.float32)
         for at in range(group * 16, group * 16 + 16):
-            word = tl.load(words + start * (k // 8) + at, mask=there, other=0)
+            word = tl.load(words + start * (groups * 16) + at, mask=there, other=0)
             for weight in tl.static_range(8):
                 q = ((word >> (4 * (weight // 2 + 4 * (weight % 2)))) & 15) - 8
                 acc += q.to(tl.float32) * scale * tl.load(x + 8 * at + weight).to(tl.float32)
@@ -45,96 +49,100 @@ def gemv_triton_naive(  # type: ignore[no-untyped-def]
 
 @triton.jit  # type: ignore[untyped-decorator]
 def gemv_triton_coalesced(  # type: ignore[no-untyped-def]
-    words, scales, x, y, n, k, WORDS: tl.constexpr,
+    words, scales, x, y, groups, WORDS: tl.constexpr,
 ):  # fmt: skip
     """A program a row, one warp: neighbouring lanes read neighbouring 16 bytes. The unpacking is still naive."""
     row = tl.program_id(0).to(tl.int64)
     weight = tl.arange(0, 8)
     shift = 4 * (weight // 2 + 4 * (weight % 2))
     acc = tl.zeros([WORDS], tl.float32)
-    for first in range(0, k // 8, WORDS):
+    for first in range(0, groups * 16, WORDS):
         at = first + tl.arange(0, WORDS)
-        there = at < k // 8
-        word = tl.load(words + row * (k // 8) + at, mask=there, other=0)
-        scale = tl.load(scales + row * (k // 128) + at // 16, mask=there, other=0.0).to(tl.float32)
+        there = at < groups * 16
+        word = tl.load(words + row * (groups * 16) + at, mask=there, other=0)
+        scale = tl.load(scales + row * groups + at // 16, mask=there, other=0.0).to(tl.float32)
         values = tl.load(x + at[:, None] * 8 + weight, mask=there[:, None], other=0.0).to(tl.float32)
         q = ((word[:, None] >> shift) & 15) - 8
         acc += tl.sum(q.to(tl.float32) * values, 1) * scale
     tl.store(y + row, tl.sum(acc, 0))
 
 
-@triton.jit  # type: ignore[untyped-decorator]
-def _split_eight(values):  # type: ignore[no-untyped-def]
-    """(…, 8) -> the eight (…): x of the eight weights of a word."""
-    pairs = tl.reshape(values, [values.shape[0], values.shape[1], 2, 2, 2])
-    low, high = tl.split(pairs)  # by the last bit of the weight's number
-    low_low, low_high = tl.split(low)
-    high_low, high_high = tl.split(high)
-    x0, x4 = tl.split(low_low)
-    x2, x6 = tl.split(low_high)
-    x1, x5 = tl.split(high_low)
-    x3, x7 = tl.split(high_high)
-    return x0, x1, x2, x3, x4, x5, x6, x7
+@triton.jit
+def _four(values):  # type: ignore[no-untyped-def]
+    """(a, b, 4) -> four (a, b), without moving a number from lane to lane."""
+    even, odd = tl.split(tl.reshape(values, [values.shape[0], values.shape[1], 2, 2]))
+    first, third = tl.split(even)
+    second, fourth = tl.split(odd)
+    return first, second, third, fourth
 
 
-@triton.jit  # type: ignore[untyped-decorator]
-def _two(acc, view, low, high):  # type: ignore[no-untyped-def]
-    """acc + two nibbles of `view`, at bits 15 and 19, each as the fraction of a float32 between 1 and 2, times x."""
-    acc += (view & (15 << 15) | 0x3F800000).to(tl.float32, bitcast=True) * low[None]
-    return acc + (view & (15 << 19) | 0x3F800000).to(tl.float32, bitcast=True) * high[None]
+@triton.jit
+def _word(low, high, x_low, x_high, word, x_at, inside, one):  # type: ignore[no-untyped-def]
+    """Add a word of every unit of every row, times its eight x: nibbles at bit 15 to `low`, at bit 19 to `high`."""
+    values = tl.load(x_at[:, None] + tl.arange(0, 8), mask=inside[:, None], other=0.0).to(tl.float32)
+    even, odd = tl.split(tl.reshape(values, [values.shape[0], 4, 2]))
+    x0, x2, x4, x6 = _four(even[None])
+    x1, x3, x5, x7 = _four(odd[None])
+    low += (word << 15 & 15 << 15 | one).to(tl.float32, bitcast=True) * x0
+    high += (word << 15 & 15 << 19 | one).to(tl.float32, bitcast=True) * x2
+    low += (word << 7 & 15 << 15 | one).to(tl.float32, bitcast=True) * x4
+    high += (word << 7 & 15 << 19 | one).to(tl.float32, bitcast=True) * x6
+    low += (word >> 1 & 15 << 15 | one).to(tl.float32, bitcast=True) * x1
+    high += (word >> 1 & 15 << 19 | one).to(tl.float32, bitcast=True) * x3
+    low += (word >> 9 & 15 << 15 | one).to(tl.float32, bitcast=True) * x5
+    high += (word >> 9 & 15 << 19 | one).to(tl.float32, bitcast=True) * x7
+    return low, high, x_low + (x0 + x4 + x1 + x5), x_high + (x2 + x6 + x3 + x7)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
 def gemv_triton_best(  # type: ignore[no-untyped-def]
-    words, scales, x, y, n, k, ROWS: tl.constexpr, UNITS: tl.constexpr,
+    words, scales, x, y, n, groups, one, ROWS: tl.constexpr, UNITS: tl.constexpr,
 ):  # fmt: skip
     """Several rows a program, K split over its warps: x is read once for all rows, and many loads are in flight.
 
     A unit is 16 bytes: 4 words, 32 weights, what a lane loads at once. No conversion: a nibble n at bit b of the
-    fraction, below the exponent of 1, is the number 1 + n / 2^(23 - b). So n - 8 = 2^(23 - b) (that - 1) - 8, and what
-    does not depend on the weight is taken away once for all rows, as `offset`.
+    fraction, below the exponent of 1, is the number 1 + n / 2^(23 - b). So its q = n - 8 is 2^(23 - b) times that, less
+    2^(23 - b) + 8, and what is taken away is computed once for all rows. one: the bits of 1.0, as an argument, because
+    an instruction holds one constant: with a mask and a register, AND and OR are a single LOP3.
     """
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     real = row < n
     start = row.to(tl.int64)[:, None]
-    part = tl.arange(0, 4)
     acc = tl.zeros([ROWS, UNITS], tl.float32)
-    for first in range(0, k // 32, UNITS):
+    for first in range(0, groups * 4, UNITS):
         unit = first + tl.arange(0, UNITS)
-        inside = unit < k // 32
+        inside = unit < groups * 4
         there = real[:, None] & inside
-        at = (start * (k // 8))[:, :, None] + unit[None, :, None] * 4 + part
-        word = tl.load(words + at, mask=there[:, :, None], other=0, eviction_policy="evict_first")
-        scale = tl.load(scales + start * (k // 128) + unit // 4, mask=there, other=0.0)
-        of_word = x + (unit[:, None] * 32 + part * 8)[:, :, None] + tl.arange(0, 8)
-        values = tl.load(of_word, mask=inside[:, None, None], other=0.0).to(tl.float32)
-        x0, x1, x2, x3, x4, x5, x6, x7 = _split_eight(values)
-        x0, x4, x1, x5 = x0 * 256, x4 * 256, x1 * 256, x5 * 256  # at bit 15: 2^(23 - 15)
-        x2, x6, x3, x7 = x2 * 16, x6 * 16, x3 * 16, x7 * 16  # at bit 19
-        offset = (x0 + x4 + x1 + x5) * -(1 + 8 / 256) + (x2 + x6 + x3 + x7) * -(1 + 8 / 16)
-        total = tl.broadcast_to(offset[None], [ROWS, UNITS, 4])
-        total = _two(total, word << 15, x0, x2)
-        total = _two(total, word << 7, x4, x6)
-        total = _two(total, word >> 1, x1, x3)
-        total = _two(total, word >> 9, x5, x7)
-        acc += tl.sum(total, 2) * scale.to(tl.float32)
+        at = (start * (groups * 16) + unit * 4)[:, :, None] + tl.arange(0, 4)
+        word = tl.load(words + at, mask=there[:, :, None], other=0)
+        scale = tl.load(scales + start * groups + unit // 4, mask=there, other=0.0).to(tl.float32)
+        low, high = tl.zeros([ROWS, UNITS], tl.float32), tl.zeros([ROWS, UNITS], tl.float32)
+        x_low, x_high = tl.zeros([1, UNITS], tl.float32), tl.zeros([1, UNITS], tl.float32)
+        word0, word1, word2, word3 = _four(word)
+        x_at = x + unit * 32
+        low, high, x_low, x_high = _word(low, high, x_low, x_high, word0, x_at, inside, one)
+        low, high, x_low, x_high = _word(low, high, x_low, x_high, word1, x_at + 8, inside, one)
+        low, high, x_low, x_high = _word(low, high, x_low, x_high, word2, x_at + 16, inside, one)
+        low, high, x_low, x_high = _word(low, high, x_low, x_high, word3, x_at + 24, inside, one)
+        acc += (low * 256 + high * 16 - (x_low * (256 + 8) + x_high * (16 + 8))) * scale
     tl.store(y + row, tl.sum(acc, 1), mask=real)
 
 
 @dataclass(frozen=True)
 class Launch:
-    """How a rung is launched: its kernel, rows a program, warps a program, constants of the kernel."""
+    """How a rung is launched: its kernel, rows and warps a program; what the kernel takes after its tensors."""
 
     kernel: Any
     rows: int
     num_warps: int
-    constants: dict[str, int] = field(default_factory=dict)
+    numbers: tuple[str, ...]
+    constants: dict[str, int]
 
 
 LAUNCHES = {
-    "triton_naive": Launch(gemv_triton_naive, 32, 1, {"ROWS": 32}),
-    "triton_coalesced": Launch(gemv_triton_coalesced, 1, 1, {"WORDS": 128}),
-    "triton_best": Launch(gemv_triton_best, 8, 4, {"ROWS": 8, "UNITS": 128}),
+    "triton_naive": Launch(gemv_triton_naive, 32, 1, ("n", "groups"), {"ROWS": 32}),
+    "triton_coalesced": Launch(gemv_triton_coalesced, 1, 1, ("groups",), {"WORDS": 128}),
+    "triton_best": Launch(gemv_triton_best, 8, 4, ("n", "groups", "one"), {"ROWS": 8, "UNITS": 128}),
 }
 
 
@@ -146,29 +154,36 @@ def load(name: str, words: Tensor, scales: Tensor) -> Callable[[Tensor], Tensor]
     """
     launch = _named(name)
     _check_matrix(words, scales)
-    (n, groups), k = scales.shape, scales.shape[1] * GROUP
+    n, groups = scales.shape
+
+    values = {"n": n, "groups": groups, "one": ONE}
+    arguments = {key: values[key] for key in launch.numbers} | launch.constants
 
     def gemv(x: Tensor) -> Tensor:
-        _check("x", x, (k,), torch.float16, words)
+        _check("x", x, (groups * GROUP,), torch.float16, words)
         y = torch.empty(n, dtype=torch.float32, device=x.device)
-        programs = triton.cdiv(n, launch.rows)
-        launch.kernel[(programs,)](words, scales, x, y, n, k, **launch.constants, num_warps=launch.num_warps)
+        launch.kernel[(triton.cdiv(n, launch.rows),)](words, scales, x, y, **arguments, num_warps=launch.num_warps)
         return y
 
     return gemv
 
 
 def compile_rung(name: str) -> Any:
-    """A rung as Triton compiles it for Hopper, without a GPU: `.asm["cubin"]`, `.asm["ptx"]`, `.metadata.shared`."""
+    """A rung as Triton compiles it for Hopper, without a GPU: `.asm["cubin"]`, `.asm["ptx"]`, `.metadata.shared`.
+
+    As for the 7B: all pointers, and n, divisible by 16. Leaves nothing on the disk.
+    """
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
     launch = _named(name)
-    types = {"words": "*i32", "scales": "*fp16", "x": "*fp16", "y": "*fp32", "n": "i32", "k": "i32"}
+    types = {"words": "*i32", "scales": "*fp16", "x": "*fp16", "y": "*fp32"} | dict.fromkeys(launch.numbers, "i32")
     signature = types | dict.fromkeys(launch.constants, "constexpr")
-    attributes = {(place,): [["tt.divisibility", 16]] for place in range(len(types))}
-    source = ASTSource(launch.kernel, signature, launch.constants, attributes)
-    return triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": launch.num_warps})
+    divisible = {(place,): [["tt.divisibility", 16]] for place, key in enumerate(types) if key != "groups"}
+    source = ASTSource(launch.kernel, signature, launch.constants, divisible)
+    with TemporaryDirectory() as folder, triton.knobs.cache.scope():
+        triton.knobs.cache.dir = folder
+        return triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": launch.num_warps})
 
 
 def _named(name: str) -> Launch:
