@@ -1,0 +1,136 @@
+// Rung 6, ring: the copy engine brings the weights. One thread, the producer, asks for stage after stage with
+// cp.async.bulk, which needs no registers and no lanes; the warps take their stage from shared memory when it is there.
+// A slot of the ring is free again as soon as its bytes are in registers, so that the next copy flies during the
+// products. Two mbarriers a slot: `full` counts bytes that arrived, `empty` the warp that took them.
+//
+//   words (n, k / 8) in `value_shuffle`, scales fp16 (n, k / 128), x fp16 (k) -> y float32 (n)
+//   shared memory: x_bytes(k) + kSlots * ring_stage_bytes()       threads: 32 * (ring_warps() + 1)       Hopper only
+#include "gemv_x.cuh"
+
+constexpr int kRows = ring_rows(), kBatch = ring_chunk() / 512, kWarps = ring_warps(), kSlots = 10;
+
+__device__ __forceinline__ unsigned shared_address(const void* pointer) {
+    return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
+}
+
+__device__ __forceinline__ void wait(unsigned barrier, unsigned parity) {
+    unsigned done;
+    do {
+        asm volatile(R"({
+            .reg .pred passed;
+            mbarrier.try_wait.parity.shared::cta.b64 passed, [%1], %2;
+            selp.u32 %0, 1, 0, passed;
+        })" : "=r"(done) : "r"(barrier), "r"(parity) : "memory");
+    } while (!done);
+}
+
+__device__ __forceinline__ void arrive(unsigned barrier) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
+__device__ __forceinline__ void arrive_and_expect(unsigned barrier, unsigned bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+
+// Global to shared memory, a multiple of 16 bytes; `barrier` counts them as they arrive.
+__device__ __forceinline__ void bulk_copy(unsigned to, const char* from, unsigned bytes, unsigned barrier) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+                 ::"r"(to), "l"(from), "r"(bytes), "r"(barrier) : "memory");
+}
+
+// A walk through the ring: slot 0, 1, ... and from the start again with the other parity.
+struct Place {
+    int slot = 0;
+    unsigned parity = 0;
+    __device__ void move(int stages) {
+        for (slot += stages; slot >= kSlots; slot -= kSlots) parity ^= 1;
+    }
+};
+
+extern "C" __global__ void __launch_bounds__(32 * (kWarps + 1), 1)
+gemv_ring(const unsigned* __restrict__ words, const Half* __restrict__ scales, const Half* x, float* y, int n, int k) {
+    extern __shared__ __align__(128) uint4 pieces[];
+    __shared__ unsigned long long full[kSlots], empty[kSlots];
+    char* ring = reinterpret_cast<char*>(pieces) + x_bytes(k);
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int rounds = ring_rounds(blockIdx.x, gridDim.x, n), chunks = ring_chunks(k);
+    const long long last_tile = ring_first_tile(blockIdx.x + 1, gridDim.x, n);
+
+    if (threadIdx.x < kSlots) {
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(&full[threadIdx.x])));
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(&empty[threadIdx.x])));
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    __syncthreads();
+
+    if (warp == kWarps) {
+        if (lane != 0) return;
+        Place place;
+        for (int round = 0; round < rounds; ++round) {
+            for (int chunk = 0; chunk < chunks; ++chunk) {
+                const unsigned length = ring_length(k, chunk);
+                for (int owner = 0; owner < kWarps; ++owner, place.move(1)) {
+                    const long long tile = ring_tile(blockIdx.x, gridDim.x, n, round, owner);
+                    const int left = tile < last_tile ? n - int(ring_row(tile, 0)) : 0;
+                    const int rows = left < kRows ? left : kRows;
+                    const unsigned barrier = shared_address(&full[place.slot]);
+                    wait(shared_address(&empty[place.slot]), place.parity ^ 1);  // passes at once in the first walk
+                    arrive_and_expect(barrier, rows * length);
+                    for (int j = 0; j < rows; ++j) {
+                        bulk_copy(shared_address(ring + place.slot * ring_stage_bytes() + j * ring_chunk()),
+                                  reinterpret_cast<const char*>(words) + ring_byte(ring_row(tile, j), k, chunk), length,
+                                  barrier);
+                    }
+                }
+            }
+        }
+        return;
+    }
+
+    copy_x(x, pieces, k, threadIdx.x, 32 * kWarps);
+    asm volatile("bar.sync 1, %0;" ::"n"(32 * kWarps) : "memory");  // the warps without the producer
+    Place place;
+    place.move(warp);
+    for (int round = 0; round < rounds; ++round) {
+        const long long tile = ring_tile(blockIdx.x, gridDim.x, n, round, warp);
+        float sums[kRows] = {};
+        for (int chunk = 0; chunk < chunks; ++chunk, place.move(kWarps)) {
+            uint4 packed[kBatch][kRows];
+            float factors[kBatch][kRows] = {};
+#pragma unroll
+            for (int b = 0; b < kBatch; ++b) {
+#pragma unroll
+                for (int j = 0; j < kRows; ++j) {
+                    const long long row = ring_row(tile, j), offset = chunk * ring_chunk() + ring_offset(lane, b);
+                    if (row < n && offset < row_bytes(k)) {
+                        factors[b][j] = load_scale(scales, row, k, group_of(offset));
+                    }
+                }
+            }
+            wait(shared_address(&full[place.slot]), place.parity);
+#pragma unroll
+            for (int b = 0; b < kBatch; ++b) {
+#pragma unroll
+                for (int j = 0; j < kRows; ++j) {
+                    packed[b][j] = *reinterpret_cast<const uint4*>(ring + place.slot * ring_stage_bytes() +
+                                                                   j * ring_chunk() + ring_offset(lane, b));
+                }
+            }
+            __syncwarp();
+            if (lane == 0) arrive(shared_address(&empty[place.slot]));
+#pragma unroll
+            for (int b = 0; b < kBatch; ++b) {
+                const long long offset = chunk * ring_chunk() + ring_offset(lane, b);
+                if (offset >= row_bytes(k)) break;
+                const uint4* own = pieces + offset / 512 * 128 + lane;
+#pragma unroll
+                for (int j = 0; j < kRows; ++j) sums[j] += factors[b][j] * dot32(unpack_lop3, packed[b][j], own, 32);
+            }
+        }
+#pragma unroll
+        for (int j = 0; j < kRows; ++j) {
+            const float sum = warp_sum(sums[j]);
+            if (lane == 0 && tile < last_tile && ring_row(tile, j) < n) y[ring_row(tile, j)] = sum;
+        }
+    }
+}

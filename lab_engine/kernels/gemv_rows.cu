@@ -1,0 +1,47 @@
+// Rung 5, rows: a warp several rows. x is copied to shared memory once a block, and a piece of it that was read serves
+// all rows of the warp. Before the first product, the loads of kBatch iterations of all rows are on their way: while one
+// waits for memory, the others wait too, not one after another.
+//
+//   words (n, k / 8) in `value_shuffle`, scales fp16 (n, k / 128), x fp16 (k) -> y float32 (n)
+//   shared memory: x_bytes(k)
+#include "gemv_x.cuh"
+
+constexpr int kRows = rows_rows(), kBatch = 4;
+
+extern "C" __global__ void gemv_rows(const unsigned* __restrict__ words, const Half* __restrict__ scales,
+                                     const Half* x, float* y, int n, int k) {
+    extern __shared__ uint4 pieces[];
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    copy_x(x, pieces, k, threadIdx.x, blockDim.x);
+    __syncthreads();
+
+    float sums[kRows] = {};
+    for (int first = 0; first < rows_iterations(k); first += kBatch) {
+        uint4 packed[kBatch][kRows] = {};
+        float factors[kBatch][kRows] = {};
+#pragma unroll
+        for (int b = 0; b < kBatch; ++b) {
+#pragma unroll
+            for (int j = 0; j < kRows; ++j) {
+                const long long row = rows_row(blockIdx.x, warp, lane, j);
+                if (row < n && rows_active(k, lane, first + b)) {
+                    packed[b][j] = load16(words, rows_byte(row, k, lane, first + b));
+                    factors[b][j] = load_scale(scales, row, k, group_of(rows_offset(lane, first + b)));
+                }
+            }
+        }
+#pragma unroll
+        for (int b = 0; b < kBatch; ++b) {
+            if (!rows_active(k, lane, first + b)) break;
+            const uint4* own = pieces + (first + b) * 128 + lane;
+#pragma unroll
+            for (int j = 0; j < kRows; ++j) sums[j] += factors[b][j] * dot32(unpack_lop3, packed[b][j], own, 32);
+        }
+    }
+#pragma unroll
+    for (int j = 0; j < kRows; ++j) {
+        const long long row = rows_row(blockIdx.x, warp, lane, j);
+        const float sum = warp_sum(sums[j]);
+        if (lane == 0 && row < n) y[row] = sum;
+    }
+}
