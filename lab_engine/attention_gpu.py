@@ -8,11 +8,9 @@ scaled_dot_product_attention over contiguous caches of the same content.
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -154,27 +152,6 @@ def dense(layers: Sequence[Batch], caches: Sequence[tuple[Tensor, Tensor]], back
             return [attend(layer.q, *cache) for layer, cache in zip(layers, caches, strict=True)]
 
     return run
-
-
-def replay_seconds(attention: Attention, replays: int) -> list[float]:
-    """Seconds of each replay of a CUDA graph of `attention`, after three that are not counted."""
-    attention()  # compiles, and chooses algorithms
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        attention()
-    marks = [torch.cuda.Event(enable_timing=True) for _ in range(replays + 4)]  # type: ignore[no-untyped-call]
-    for mark in marks[:-1]:
-        mark.record()
-        graph.replay()
-    marks[-1].record()
-    torch.cuda.synchronize()
-    return [start.elapsed_time(stop) / 1e3 for start, stop in pairwise(marks[3:])]
-
-
-def median_us(seconds: Sequence[float], calls: int) -> float:
-    """Microseconds a call."""
-    return statistics.median(seconds) / calls * 1e6
 
 
 def _slots(table: Tensor, length: int) -> Tensor:

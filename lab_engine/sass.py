@@ -38,8 +38,8 @@ class SassLine:
     text: str
 
 
-def compile_cubin(source: str, arch: str = ARCH) -> bytes:
-    """Compile a file of kernels/ such as "unpack.cu" to machine code; needs no GPU.
+def compile_cubin(source: str, arch: str = ARCH, defines: Mapping[str, int] | None = None) -> bytes:
+    """Compile a file of kernels/ such as "unpack.cu" to machine code; needs no GPU. defines: macros, name -> value.
 
     Raises ToolchainError where cuda-core or NVRTC is missing, and with the compiler's words where it refuses.
     """
@@ -51,7 +51,8 @@ def compile_cubin(source: str, arch: str = ARCH) -> bytes:
             f"compiling {source}: {error}; on Linux: .venv/bin/python -m pip install -c constraints.txt -e .[gpu]"
         ) from None
     try:
-        options = ProgramOptions(name=source, std="c++17", arch=arch, include_path=[str(FOLDER)])
+        macros = [(name, str(value)) for name, value in (defines or {}).items()] or None
+        options = ProgramOptions(name=source, std="c++17", arch=arch, include_path=[str(FOLDER)], define_macro=macros)
         return bytes(Program(text, "c++", options).compile("cubin").code)
     except Exception as error:  # NVRTC, its loader and cuda-core each have errors of their own
         raise ToolchainError(f"compiling {source} for {arch}: {' '.join(str(error).split())}") from error

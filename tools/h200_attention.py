@@ -89,7 +89,8 @@ def speed() -> dict[str, Any]:
 
 def _row(context: int, batch: int) -> dict[str, Any]:
     """The times of one batch and context; RecordingError where the ways do not agree on what they compute."""
-    from lab_engine.attention_gpu import cache_bytes, contiguous, dense, layers_of, paged, replay_seconds
+    from lab_engine.attention_gpu import cache_bytes, contiguous, dense, layers_of, paged
+    from lab_engine.gpu import replay_seconds
 
     layers = layers_of(context, batch)
     caches = [contiguous(layer) for layer in layers]
@@ -118,7 +119,7 @@ def _check_agreement(what: str, ours: Any, peer: Any) -> None:
 
 def _times(seconds: Sequence[float], calls: int) -> Mapping[str, float]:
     """Microseconds a call: the median over the replays, and the largest less the smallest."""
-    from lab_engine.attention_gpu import median_us
+    from lab_engine.gpu import median_us
 
     spread = (max(seconds) - min(seconds)) / calls * 1e6
     return {"us": round(median_us(seconds, calls), 2), "us_spread": round(spread, 2)}

@@ -5,7 +5,7 @@ import re
 
 import torch
 
-from lab_engine import attention_gpu
+from lab_engine import attention_gpu, gpu
 from lab_engine.kernels import read_source
 from lab_engine.recordings import Recording
 from widgets.evidence import Table
@@ -96,7 +96,7 @@ def _run_here(context: int) -> tuple[str, ...]:
     error, _ = attention_gpu.errors_of(layers[0])
     caches = [attention_gpu.contiguous(layer) for layer in layers]
     ours, peer = (
-        attention_gpu.median_us(attention_gpu.replay_seconds(run, _REPLAYS), len(layers))
+        gpu.median_us(gpu.replay_seconds(run, _REPLAYS), len(layers))
         for run in (attention_gpu.paged(layers), attention_gpu.dense(layers, caches, "any", rows=False))
     )
     rate = attention_gpu.cache_bytes(context, 1) / ours / 1e3

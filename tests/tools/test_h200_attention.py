@@ -7,7 +7,7 @@ from unittest.mock import Mock
 import pytest
 import torch
 
-from lab_engine import attention_gpu
+from lab_engine import attention_gpu, gpu
 from lab_engine.errors import RecordingError
 from tests.lab_engine.dense_attention import dense_attention, random_case
 from tools import h200_attention, h200_machine
@@ -81,7 +81,7 @@ def row_here(monkeypatch):
     for name in ("flash", "cudnn"):
         monkeypatch.setitem(attention_gpu.SDPA, name, attention_gpu.SDPA["any"])
     times = lambda run, replays: [2e-6 * len(run())] + [4e-6 * len(run())] * (replays - 1)  # noqa: E731
-    monkeypatch.setattr(attention_gpu, "replay_seconds", times)
+    monkeypatch.setattr(gpu, "replay_seconds", times)
     return lambda: h200_attention._row(40, 3)
 
 

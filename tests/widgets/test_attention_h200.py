@@ -2,7 +2,7 @@
 
 import torch
 
-from lab_engine import attention_gpu
+from lab_engine import attention_gpu, gpu
 from lab_engine.errors import ToolchainError
 from lab_engine.recordings import load_recording
 from widgets import attention_h200
@@ -87,7 +87,7 @@ def stand_in(monkeypatch, paged=None):
     monkeypatch.setattr(attention_gpu, "layers_of", lambda *_: [small] * 4)
     monkeypatch.setattr(attention_gpu, "errors_of", lambda _: (3e-6, 1e-6))
     monkeypatch.setattr(attention_gpu, "paged", paged or (lambda layers: lambda: [layer.q for layer in layers]))
-    monkeypatch.setattr(attention_gpu, "replay_seconds", lambda run, replays: [len(run()) * 5e-6] * replays)
+    monkeypatch.setattr(gpu, "replay_seconds", lambda run, replays: [len(run()) * 5e-6] * replays)
 
 
 def test_a_gpu_shows_its_error_its_times_and_what_it_reads(monkeypatch):

@@ -1,0 +1,144 @@
+"""Kernels of kernels/ on this machine's GPU: compiled for it, launched on PyTorch's stream, timed inside a CUDA graph.
+
+A launch may be *dependent* (programmatic dependent launch): the kernel may begin while the one before it in the stream
+still runs, and has to wait in its own code, at griddepcontrol.wait, before it reads what that one writes.
+What breaks it: a kernel that is launched so and never waits; a graph whose tensors were freed.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from lab_engine.errors import ToolchainError
+from lab_engine.sass import compile_cubin
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+STATIC_SHARED_BYTES = 48 * 1024
+"""Up to here a block gets dynamic shared memory without being asked twice."""
+
+_LEGACY_STREAM = 1  # CU_STREAM_LEGACY: PyTorch calls its default stream 0, which cuda.core takes for none
+_WARM_UPS = 3
+
+
+def arch() -> str:
+    """What this machine's GPU is called by compilers, such as "sm_90a" (Hopper) or "sm_89"."""
+    major, minor = _torch().cuda.get_device_capability()
+    return f"sm_{major}{minor}{'a' if major >= 9 else ''}"
+
+
+def multiprocessors() -> int:
+    """How many SMs the GPU has."""
+    return int(_torch().cuda.get_device_properties(0).multi_processor_count)
+
+
+class Kernels:
+    """The kernels of one file of kernels/, such as "gemv_mma.cu", compiled for this GPU with these macros defined.
+
+    Files are compiled once a process. Raises ToolchainError where PyTorch finds no GPU, or cuda-core is missing.
+    """
+
+    def __init__(self, source: str, defines: Mapping[str, int] | None = None) -> None:
+        self.source = source
+        self._code = _load(source, arch(), tuple(sorted((defines or {}).items())))
+        self._ready: dict[tuple[str, int], Any] = {}
+
+    def launch(
+        self,
+        name: str,
+        grid: int,
+        threads: int,
+        *arguments: Tensor | float | None,
+        shared_bytes: int = 0,
+        dependent: bool = False,
+    ) -> None:
+        """Launch an `extern "C"` kernel on PyTorch's current stream; works inside torch.cuda.graph.
+
+        A tensor passes its address, None a null pointer, an int an int32 and a float a float32.
+        """
+        from cuda.core import LaunchConfig, Stream, launch
+
+        stream = Stream.from_handle(_torch().cuda.current_stream().cuda_stream or _LEGACY_STREAM)
+        config = LaunchConfig(
+            grid=grid, block=threads, shmem_size=shared_bytes, programmatic_stream_serialization=dependent
+        )
+        launch(stream, config, self._kernel(name, shared_bytes), *(_argument(value) for value in arguments))
+
+    def resources(self, name: str) -> dict[str, int]:
+        """What a thread of a kernel takes: `registers`, and `spill_bytes` of local memory."""
+        attributes = self._code.get_kernel(name).attributes
+        return {"registers": int(attributes.num_regs()), "spill_bytes": int(attributes.local_size_bytes())}
+
+    def _kernel(self, name: str, shared_bytes: int) -> Any:
+        """The kernel, allowed to have that much dynamic shared memory."""
+        if (name, shared_bytes) not in self._ready:
+            kernel = self._code.get_kernel(name)
+            if shared_bytes > STATIC_SHARED_BYTES:
+                _allow_shared(kernel, shared_bytes, f"{self.source}, kernel {name}")
+            self._ready[name, shared_bytes] = kernel
+        return self._ready[name, shared_bytes]
+
+
+def replay_seconds(run: Callable[[], object], replays: int) -> list[float]:
+    """Seconds of each replay of a CUDA graph of `run`, after three that are not counted."""
+    torch = _torch()
+    run()  # compiles, and chooses algorithms
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        run()
+    marks = [torch.cuda.Event(enable_timing=True) for _ in range(replays + _WARM_UPS + 1)]
+    for mark in marks[:-1]:
+        mark.record()
+        graph.replay()
+    marks[-1].record()
+    torch.cuda.synchronize()
+    return [start.elapsed_time(stop) / 1e3 for start, stop in pairwise(marks[_WARM_UPS:])]
+
+
+def median_us(seconds: Sequence[float], calls: int) -> float:
+    """Microseconds a call."""
+    return statistics.median(seconds) / calls * 1e6
+
+
+def _torch() -> Any:
+    """PyTorch; ToolchainError unless it finds an NVIDIA GPU."""
+    import torch
+
+    if not torch.cuda.is_available():
+        raise ToolchainError("no NVIDIA GPU found")
+    return torch
+
+
+@cache
+def _load(source: str, gpu: str, defines: tuple[tuple[str, int], ...]) -> Any:
+    cubin = compile_cubin(source, gpu, dict(defines))
+    from cuda.core import Device, ObjectCode
+
+    _torch().cuda.init()
+    Device().set_current()  # PyTorch's own context: both use the primary one
+    return ObjectCode.from_cubin(cubin)
+
+
+def _argument(value: Tensor | float | None) -> Any:
+    import numpy as np
+
+    if isinstance(value, int):
+        return np.int32(value)
+    if isinstance(value, float):
+        return np.float32(value)
+    return 0 if value is None else value.data_ptr()
+
+
+def _allow_shared(kernel: Any, shared_bytes: int, what: str) -> None:
+    from cuda.bindings import driver
+
+    wish = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+    [error] = driver.cuKernelSetAttribute(wish, shared_bytes, kernel.handle, driver.CUdevice(0))
+    if error != driver.CUresult.CUDA_SUCCESS:
+        raise ToolchainError(f"{what}: this GPU refuses {shared_bytes} bytes of shared memory a block ({error.name})")
