@@ -133,6 +133,16 @@ def _s32_to_f16(a: Words) -> Words:
         return a.view(np.int32).astype(np.float64).astype(np.float16).view(np.uint16).astype(np.uint32)
 
 
+def _dp4a(a: Words, b: Words, c: Words) -> Words:
+    """c plus the four products of signed bytes; the sum wraps around at 32 bits."""
+    products = [_signed_byte(a, place) * _signed_byte(b, place) for place in range(4)]
+    return c + np.sum(products, axis=0).astype(np.uint32)
+
+
+def _signed_byte(word: Words, place: int) -> NDArray[np.int32]:
+    return (word >> 8 * place & 0xFF).astype(np.uint8).view(np.int8).astype(np.int32)
+
+
 def _mov(low: Words, high: Words | None = None) -> Words:
     """A copy, or two 16-bit registers into one of 32 bits."""
     return low if high is None else low & np.uint32(0xFFFF) | high << np.uint32(16)
@@ -171,6 +181,7 @@ INSTRUCTIONS: dict[str, _Rule] = {
     "xor.b32": _Rule((2,), np.bitwise_xor),
     "add.s32": _Rule((2,), np.add),
     "sub.s32": _Rule((2,), np.subtract),
+    "dp4a.s32.s32": _Rule((3,), _dp4a),
     "cvt.rn.f16.s32": _Rule((1,), _s32_to_f16),
     "mov.b32": _Rule((1, 2), _mov),
     "sub.rn.f16x2": _Rule((2,), _two_fp16(np.subtract)),

@@ -75,6 +75,11 @@ def prmt(a: int, b: int, selector: int) -> int:
     return int.from_bytes(bytes(result), "little")
 
 
+def dp4a(a: int, b: int, c: int) -> int:
+    pairs = zip(struct.unpack("<4b", struct.pack("<I", a)), struct.unpack("<4b", struct.pack("<I", b)), strict=True)
+    return (c + sum(x * y for x, y in pairs)) & 0xFFFFFFFF
+
+
 # Vectors that others published
 
 
@@ -118,6 +123,16 @@ def test_lop3_follows_its_table_bit_by_bit(a, b, c, table):
 @given(words, words, words)
 def test_prmt_picks_bytes_and_replicates_signs(a, b, selector):
     assert execute("prmt.b32 d, a, b, c;", a=a, b=b, c=selector) == prmt(a, b, selector)
+
+
+@given(words, words, words)
+def test_dp4a_adds_four_products_of_signed_bytes(a, b, c):
+    assert execute("dp4a.s32.s32 d, a, b, c;", a=a, b=b, c=c) == dp4a(a, b, c)
+
+
+def test_dp4a_of_the_smallest_bytes_is_positive_and_the_sum_wraps_around():
+    assert execute("dp4a.s32.s32 d, a, b, c;", a=0x80808080, b=0x80808080, c=0) == 4 * 128 * 128
+    assert execute("dp4a.s32.s32 d, a, b, c;", a=0x80808080, b=0x80808080, c=0x7FFFFFFF) == 0x8000FFFF
 
 
 @given(words, words | st.integers(0, 40))
