@@ -22,7 +22,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ["OMP_NUM_THREADS"] = "1"  # the workers already use every core
 
 # Doctests import every module; for macOS and Windows there is no Triton.
-collect_ignore = [] if find_spec("triton") else ["lab_engine/kernels/paged_attention_triton.py"]
+collect_ignore_glob = [] if find_spec("triton") else ["lab_engine/kernels/*_triton.py"]
 
 
 @pytest.hookimpl(trylast=True)
