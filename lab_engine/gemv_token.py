@@ -13,6 +13,7 @@ grow through the layers, until h alone decides the error.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -81,6 +82,46 @@ def random_hidden(config: ModelConfig, device: str, seed: int = 1) -> Tensor:
     return torch.randn(config.hidden_size, generator=torch.Generator(device).manual_seed(seed), device=device)
 
 
+@dataclass(frozen=True)
+class Reference:
+    """Stages in float64, of inputs of any dtype: h (hidden_size,), attention (q_size,), activation as gate_up gives."""
+
+    weights: TokenWeights
+
+    def qkv(self, layer: int, h: Tensor) -> Tensor:
+        """(q_size + 2 kv_size,)."""
+        found = self.weights.layers[layer]
+        return product(found.qkv, self._norm(h, found.input_norm)) + found.qkv_bias
+
+    def o(self, layer: int, attention: Tensor, h: Tensor) -> Tensor:
+        """The residual stream after attention: (hidden_size,)."""
+        return h.double() + product(self.weights.layers[layer].o, attention)
+
+    def gate_up(self, layer: int, h: Tensor) -> Tensor:
+        """(intermediate_size,)."""
+        found = self.weights.layers[layer]
+        gate, up = product(found.gate_up, self._norm(h, found.post_attention_norm)).chunk(2)
+        return F.silu(gate) * up
+
+    def down(self, layer: int, activation: Tensor, h: Tensor) -> Tensor:
+        """The residual stream after the layer: (hidden_size,)."""
+        return h.double() + product(self.weights.layers[layer].down, activation)
+
+    def logits(self, h: Tensor) -> Tensor:
+        """(vocab_size,)."""
+        return product(self.weights.lm_head, self._norm(h, self.weights.norm))
+
+    def token(self, h: Tensor) -> tuple[Tensor, Tensor]:
+        """All stages of all layers: the residual stream after the last one, and the logits."""
+        for layer in range(len(self.weights.layers)):
+            h = self.o(layer, self.qkv(layer, h)[: self.weights.config.q_size], h)
+            h = self.down(layer, self.gate_up(layer, h), h)
+        return h, self.logits(h)
+
+    def _norm(self, h: Tensor, weight: Tensor) -> Tensor:
+        return F.rms_norm(h.double(), weight.shape, weight.double(), self.weights.config.rms_norm_eps)
+
+
 def product(parts: Sequence[Int4Matrix], x: Tensor) -> Tensor:
     """All parts times x, in float64: (rows,)."""
     x, pieces = x.double(), []
@@ -91,43 +132,13 @@ def product(parts: Sequence[Int4Matrix], x: Tensor) -> Tensor:
     return torch.cat(pieces)
 
 
-def norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """RMSNorm in float64."""
-    return F.rms_norm(x.double(), weight.shape, weight.double(), eps)
-
-
-def silu_mul(gate_up: Tensor) -> Tensor:
-    """silu(gate) * up of the joined product, gate first."""
-    gate, up = gate_up.chunk(2)
-    return F.silu(gate) * up
-
-
-@dataclass(frozen=True)
-class TokenReference:
-    """What a token should give: the residual stream after the last layer, and all logits, float64."""
-
-    hidden: Tensor
-    logits: Tensor
-
-
-def reference_token(weights: TokenWeights, hidden: Tensor) -> TokenReference:
-    """All products and norms of a token in float64, from h float32 (hidden_size,)."""
-    config, h = weights.config, hidden.double()
-    for layer in weights.layers:
-        qkv = product(layer.qkv, norm(h, layer.input_norm, config.rms_norm_eps)) + layer.qkv_bias
-        h = h + product(layer.o, qkv[: config.q_size])
-        gate_up = product(layer.gate_up, norm(h, layer.post_attention_norm, config.rms_norm_eps))
-        h = h + product(layer.down, silu_mul(gate_up))
-    return TokenReference(h, product(weights.lm_head, norm(h, weights.norm, config.rms_norm_eps)))
-
-
 def relative_error(found: Tensor, expected: Tensor) -> float:
     """|found - expected| / |expected|, both as Euclidean lengths; NaN where a number is NaN."""
     return float((found.double() - expected).norm() / expected.norm())
 
 
-def is_largest(token_id: int, logits: Tensor, tolerance: float) -> bool:
-    """Whether a token id is that of the largest logit, or of one nearer to it than tolerance * the largest size."""
+def loss_of_choice(token_id: int, logits: Tensor) -> float:
+    """How far the logit of a token id lies below the largest, over the largest size of one; inf where it is no id."""
     if not 0 <= token_id < len(logits):
-        return False
-    return bool(logits.max() - logits[token_id] <= tolerance * logits.abs().max())
+        return math.inf
+    return float((logits.max() - logits[token_id]) / logits.abs().max())

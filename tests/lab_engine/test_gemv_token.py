@@ -1,5 +1,7 @@
 """The products of a token in float64, and the random weights that they are tested with, on the CPU."""
 
+import math
+
 import pytest
 import torch
 
@@ -7,12 +9,12 @@ from lab_engine.config import QWEN2_5_CODER, ModelConfig
 from lab_engine.gemv import gemv_shapes
 from lab_engine.gemv_peer import nibble_pairs
 from lab_engine.gemv_token import (
-    is_largest,
+    Reference,
+    loss_of_choice,
     product,
     random_hidden,
     random_matrix,
     random_weights,
-    reference_token,
     relative_error,
 )
 from lab_engine.int4 import pack_words, unpack_words
@@ -28,7 +30,7 @@ def test_the_chain_is_the_formula_of_a_qwen2_layer_without_attention():
     """Written out once more, with dense matrices and plain arithmetic."""
     weights = random_weights(SMALL, 3, "cpu")
     h = random_hidden(SMALL, "cpu")
-    found = reference_token(weights, h)
+    hidden, logits = Reference(weights).token(h)
 
     def normed(x, weight):
         return x / (x.square().mean() + 1e-6).sqrt() * weight.double()
@@ -39,8 +41,8 @@ def test_the_chain_is_the_formula_of_a_qwen2_layer_without_attention():
         h = h + dense(layer.o) @ qkv[:256]
         gate, up = (dense(layer.gate_up) @ normed(h, layer.post_attention_norm)).view(2, 384)
         h = h + dense(layer.down) @ (gate / (1 + (-gate).exp()) * up)
-    assert relative_error(found.hidden, h) < 1e-12
-    assert relative_error(found.logits, dense(weights.lm_head) @ normed(h, weights.norm)) < 1e-12
+    assert relative_error(hidden, h) < 1e-12
+    assert relative_error(logits, dense(weights.lm_head) @ normed(h, weights.norm)) < 1e-12
 
 
 def test_matrices_have_the_shapes_of_the_stages():
@@ -81,11 +83,11 @@ def test_an_error_is_relative_and_nan_stays_nan():
     assert not relative_error(torch.tensor([float("nan"), 4.0]), expected) <= 1e9
 
 
-def test_a_token_counts_as_the_largest_within_the_tolerance_and_no_further():
-    logits = torch.tensor([1.0, 9.99, 10.0, -10.0], dtype=torch.float64)
-    assert [is_largest(token_id, logits, 2e-3) for token_id in (0, 1, 2, 3)] == [False, True, True, False]
-    assert not is_largest(-1, logits, 1.0)
-    assert not is_largest(4, logits, 1.0)
+def test_the_loss_of_a_choice_is_its_distance_from_the_largest_logit():
+    logits = torch.tensor([2.0, 9.0, 10.0, -20.0], dtype=torch.float64)
+    assert [loss_of_choice(token_id, logits) for token_id in (0, 1, 2, 3)] == [0.4, 0.05, 0.0, 1.5]
+    assert [loss_of_choice(token_id, logits) for token_id in (-1, 4)] == [math.inf, math.inf]
+    assert not loss_of_choice(0, logits * math.nan) <= 1
 
 
 def test_pytorchs_bytes_hold_the_even_weight_in_the_high_half():
