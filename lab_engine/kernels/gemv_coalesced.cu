@@ -32,7 +32,7 @@ extern "C" __global__ void gemv_coalesced(const unsigned* __restrict__ words, co
         const uint4* pieces = reinterpret_cast<const uint4*>(x + weight_of(offset));
         const float part = dot8_in_c(packed.x, pieces[0]) + dot8_in_c(packed.y, pieces[1]) +
                            dot8_in_c(packed.z, pieces[2]) + dot8_in_c(packed.w, pieces[3]);
-        sum += load_scale(scales, row, k, group_of(offset)) * part;
+        sum += to_float(load_scale(scales, row, k, group_of(offset))) * part;
     }
     sum = warp_sum(sum);
     if (lane == 0) y[row] = sum;

@@ -35,8 +35,8 @@ __device__ __forceinline__ uint4 load16(const unsigned* __restrict__ words, long
     return *reinterpret_cast<const uint4*>(reinterpret_cast<const char*>(words) + offset);
 }
 
-__device__ __forceinline__ float load_scale(const Half* __restrict__ scales, long long row, int k, long long group) {
-    return to_float(scales[row * (k / 128) + group]);
+__device__ __forceinline__ Half load_scale(const Half* __restrict__ scales, long long row, int k, long long group) {
+    return scales[row * (k / 128) + group];
 }
 
 // Eight weights times eight x, four products in each half of a register: fp16 holds such a sum while |x| < 2047.

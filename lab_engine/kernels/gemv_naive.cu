@@ -25,7 +25,7 @@ extern "C" __global__ void gemv_naive(const unsigned* __restrict__ words, const 
             const int q = int(word >> 4 * nibble_of(weight) & 15) - 8;
             part += float(q) * to_float(x[weight_of(offset) + weight]);
         }
-        sum += load_scale(scales, row, k, group_of(offset)) * part;
+        sum += to_float(load_scale(scales, row, k, group_of(offset))) * part;
     }
     y[row] = sum;
 }

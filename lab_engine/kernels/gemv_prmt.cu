@@ -15,7 +15,7 @@ extern "C" __global__ void gemv_prmt(const unsigned* __restrict__ words, const H
         const long long offset = coalesced_offset(lane, i);
         const uint4 packed = load16(words, coalesced_byte(row, k, lane, i));
         const uint4* pieces = reinterpret_cast<const uint4*>(x + weight_of(offset));
-        sum += load_scale(scales, row, k, group_of(offset)) * dot32(unpack_prmt, packed, pieces, 1);
+        sum += to_float(load_scale(scales, row, k, group_of(offset))) * dot32(unpack_prmt, packed, pieces, 1);
     }
     sum = warp_sum(sum);
     if (lane == 0) y[row] = sum;

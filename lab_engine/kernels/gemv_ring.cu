@@ -96,7 +96,7 @@ gemv_ring(const unsigned* __restrict__ words, const Half* __restrict__ scales, c
         float sums[kRows] = {};
         for (int chunk = 0; chunk < chunks; ++chunk, place.move(kWarps)) {
             uint4 packed[kBatch][kRows];
-            float factors[kBatch][kRows] = {};
+            Half factors[kBatch][kRows] = {};
 #pragma unroll
             for (int b = 0; b < kBatch; ++b) {
 #pragma unroll
@@ -120,11 +120,11 @@ gemv_ring(const unsigned* __restrict__ words, const Half* __restrict__ scales, c
             if (lane == 0) arrive(shared_address(&empty[place.slot]));
 #pragma unroll
             for (int b = 0; b < kBatch; ++b) {
-                const long long offset = chunk * ring_chunk() + ring_offset(lane, b);
-                if (offset >= row_bytes(k)) break;
-                const uint4* own = pieces + offset / 512 * 128 + lane;
+                const uint4* own = pieces + (chunk * kBatch + b) * 128 + lane;
 #pragma unroll
-                for (int j = 0; j < kRows; ++j) sums[j] += factors[b][j] * dot32(unpack_lop3, packed[b][j], own, 32);
+                for (int j = 0; j < kRows; ++j) {
+                    sums[j] += to_float(factors[b][j]) * dot32(unpack_lop3, packed[b][j], own, 32);
+                }
             }
         }
 #pragma unroll

@@ -18,7 +18,7 @@ extern "C" __global__ void gemv_rows(const unsigned* __restrict__ words, const H
     float sums[kRows] = {};
     for (int first = 0; first < rows_iterations(k); first += kBatch) {
         uint4 packed[kBatch][kRows] = {};
-        float factors[kBatch][kRows] = {};
+        Half factors[kBatch][kRows] = {};
 #pragma unroll
         for (int b = 0; b < kBatch; ++b) {
 #pragma unroll
@@ -32,10 +32,11 @@ extern "C" __global__ void gemv_rows(const unsigned* __restrict__ words, const H
         }
 #pragma unroll
         for (int b = 0; b < kBatch; ++b) {
-            if (!rows_active(k, lane, first + b)) break;
             const uint4* own = pieces + (first + b) * 128 + lane;
 #pragma unroll
-            for (int j = 0; j < kRows; ++j) sums[j] += factors[b][j] * dot32(unpack_lop3, packed[b][j], own, 32);
+            for (int j = 0; j < kRows; ++j) {
+                sums[j] += to_float(factors[b][j]) * dot32(unpack_lop3, packed[b][j], own, 32);
+            }
         }
     }
 #pragma unroll
