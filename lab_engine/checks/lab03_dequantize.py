@@ -92,7 +92,7 @@ def _hint(word: int, expected: list[float], yours: list[float]) -> str:
     return first_true(
         (any(_same(yours, weights) for weights in elsewhere), _WHO_SHARES),
         *((_same(yours, _unpack(word, **constants)), hint) for constants, hint in _WRONG_CONSTANTS),
-        (_same(yours[::2], [-weight for weight in expected[::2]]), "`hsub2` is a − b: the register first."),
+        (_same(yours, [weight if i & 2 else -weight for i, weight in enumerate(expected)]), _REGISTER_FIRST),
     )
 
 
@@ -145,6 +145,7 @@ _TWO = "Two values a register, not four: 0x000F000F keeps one nibble in each hal
 _ZERO_POINT = "8: stored is n = q + 8, so that n − 8 is the weight."
 _TABLE = "(a & b) | c is immLut 0xEA: put 0xF0, 0xCC and 0xAA in for a, b and c."
 _BOTH = "A register has two fp16 halves: the constant has to stand in both, 0x6408 as 0x64086408."
+_REGISTER_FIRST = "`hsub2` is a − b: the register first, then the constant."
 _LANES = "Only the isa: here a register holds 65,536 lanes, and each instruction runs on all of them."
 _BY_HAND = "0x6400 | n is the fp16 number 1024 + n. Which nibbles does each of the four registers hold?"
 

@@ -59,22 +59,38 @@ def _hint(args: Args, expected: float, yours: float) -> str:
     memory, nibbles = weights * 0.515625 / gpu.bandwidth, weights / 2 / gpu.bandwidth
     instructions = weights * ops / gpu.int_rate
     rest = yours - edge
+    scales = memory - nibbles
     return first_true(
         (_close(yours, expected * 1e6) or _close(yours, expected * 1e3), "In seconds, not in µs or ms."),
         (_close(rest, memory + instructions), "The two overlap: the longer one counts, not the sum."),
-        (_close(rest, min(memory, instructions)), "The longer one counts: `max`, not `min`."),
-        (_close(yours, max(memory, instructions, edge)), _OUTSIDE),
-        (_close(yours, max(memory + edge, instructions)), _OUTSIDE),
-        (_close(yours, max(memory, instructions)), _OUTSIDE),
+        (any(_close(yours, t) for t in _with_edge_inside(memory, instructions, edge)), _OUTSIDE),
         (_close(rest, max(nibbles, instructions)), "0.5156 bytes a weight: each 128 weights have an fp16 scale."),
-        (_close(rest, max(2 * nibbles, instructions)), "Half a byte a weight, and 2 bytes of scale for 128."),
-        (_close(rest, max(4 * nibbles, instructions)), "The weights are INT4: half a byte each, not two."),
-        (_close(rest, max(memory, instructions / 2)), _LANES),
-        (_close(rest, memory), f"{_LANES} {number(ops)} instructions a weight take longer here than the bytes."),
+        (any(_close(rest, max(t, instructions)) for t in (2 * nibbles, 2 * nibbles + scales)), _HALF_A_BYTE),
+        (any(_close(rest, max(t, instructions)) for t in (4 * nibbles, 4 * nibbles + scales)), _HALF_A_BYTE),
+        (
+            _close(rest, memory),
+            f"The longer one counts: with {_lanes(gpu)} the instructions take longer than the bytes.",
+        ),
+        (_close(rest, instructions), "The longer one counts: here the bytes take longer than the instructions."),
         (_close(rest, max(memory, instructions * gpu.sms)), "All SMs work: divide by `gpu.sms` too."),
-        (_close(rest, max(memory, instructions * gpu.int_lanes)), _LANES),
-        (_close(rest, instructions), "The bytes have to come too: here they take longer than the instructions."),
+        (
+            any(_close(rest, max(memory, t)) for t in (instructions / 2, instructions * gpu.int_lanes)),
+            f"{_lanes(gpu)} do as many instructions in a clock.",
+        ),
     )
+
+
+def _with_edge_inside(memory: float, instructions: float, edge: float) -> tuple[float, ...]:
+    """Where the edge is left out, overlaps with everything, or is added to one of the two."""
+    return (
+        max(memory, instructions, edge),
+        max(memory + edge, instructions),
+        max(memory, instructions),
+    )
+
+
+def _lanes(gpu: Gpu) -> str:
+    return f"{gpu.int_lanes} integer lanes an SM, `gpu.int_lanes`,"
 
 
 def _show(args: Args) -> tuple[Row, ...]:
@@ -88,7 +104,7 @@ def _show(args: Args) -> tuple[Row, ...]:
 
 
 _OUTSIDE = "Nothing flows while the edge is waited for: it comes on top of the longer time."
-_LANES = "64 integer lanes an SM, `gpu.int_lanes`: 64 instructions in a clock."
+_HALF_A_BYTE = "The weights are INT4: half a byte each, and 2 bytes of scale for 128."
 _BY_HAND = "Two times, from bytes and from instructions; the longer one; then the edge."
 _EDGE = 2.4e-6
 _O, _DOWN, _LM_HEAD = (3584, 3584), (3584, 18_944), (152_064, 3584)
@@ -103,11 +119,11 @@ CASES = (
     _case("down at 4.5 instructions a weight", _DOWN, H200, 4.5, _EDGE),
     _case("lm_head without an edge", _LM_HEAD, H200, 0.63, 0.0),
     _case("down on an RTX 4090", _DOWN, GPUS["RTX 4090"], 0.63, 5e-6),
-    _case("o on an A100 at 6 instructions a weight", _O, GPUS["A100 80GB"], 6.0, 1e-6),
+    _case("o on an A100 at 6 instructions a weight", _O, GPUS["A100"], 6.0, 1e-6),
     _case("lm_head at 3 instructions a weight", _LM_HEAD, H200, 3.0, 1e-6),
     _case("16 integer lanes", _DOWN, replace(H200, name="16 lanes", int_lanes=16), 0.63, 1e-6),
-    _case("an edge longer than all else", (128, 128), H200, 1.0, _EDGE),
-    _case("no instructions at all", (1024, 384), GPUS["H100 SXM"], 0.0, 1e-7),
+    _case("an edge longer than all else", (1024, 1024), H200, 1.0, _EDGE),
+    _case("no instructions at all", (1024, 384), GPUS["H100"], 0.0, 1e-7),
 )
 
 

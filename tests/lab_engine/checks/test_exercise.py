@@ -19,6 +19,9 @@ from lab_engine.checks import (
     lab02_header,
     lab02_rows,
     lab02_sections,
+    lab03_dequantize,
+    lab03_lane_load,
+    lab03_seconds,
     lab04_append,
     lab04_locate,
     lab04_tail,
@@ -31,6 +34,8 @@ from lab_engine.checks import (
 from lab_engine.checks.progress import LABS
 from lab_engine.damaged_files import with_header
 from lab_engine.errors import FileFormatError, NanoqwenError
+from lab_engine.gemv import H200, Gpu
+from lab_engine.isa import Isa
 from lab_engine.kv_pages import Sequence
 from lab_engine.value_pages import ValuePool
 
@@ -39,11 +44,13 @@ NAMES = [exercise.name for exercise in ALL]
 
 
 WITH_EXAMPLES = [lab00_bytes, lab01_pack, lab01_quantize, lab01_shuffle, lab02_header, lab02_rows, lab02_sections]
+WITH_EXAMPLES += [lab03_lane_load, lab03_dequantize, lab03_seconds]
 WITH_EXAMPLES += [lab04_append, lab04_locate, lab04_tail, lab05_combine, lab05_page, lab05_update]
 WITH_EXAMPLES += [lab08_top_p, lab08_visible]
 IMPORTED = {"torch": torch, "Tensor": torch.Tensor, "Callable": Callable, "struct": struct, "json": json}
 IMPORTED |= {"xxhash": xxhash, "FileFormatError": FileFormatError, "with_header": with_header}
 IMPORTED |= {"math": math, "Sequence": Sequence, "ValuePool": ValuePool}
+IMPORTED |= {"Isa": Isa, "Gpu": Gpu, "H200": H200}
 """What the notebooks import for the learner: stubs and solutions need no other name."""
 
 

@@ -406,3 +406,14 @@ def test_a_case_may_ask_for_an_error_of_another_class_without_names():
     assert wrong.message.endswith("; expected an IndexError")
     assert check(REFUSES, lambda _: 3).message == "returned an int; expected an IndexError"
     assert check(REFUSES, lambda _: 3).hint == "Look at the length."
+
+
+def test_none_is_right_where_the_solution_gives_none():
+    def half(n):
+        return n // 2 if n % 2 == 0 else None
+
+    cases = (Case("even", (4,), ""), Case("odd", (3,), ""))
+    exercise = dataclasses.replace(DOUBLE, solution=half, cases=cases, show=lambda _args: ())
+    assert check(exercise, half).status == "passed"
+    assert check(exercise, lambda n: n // 2).expected.values == ("None",)
+    assert check(exercise, lambda _n: [None][0]).message.startswith("returned None")
