@@ -136,7 +136,8 @@ def _s32_to_f16(a: Words) -> Words:
 def _dp4a(a: Words, b: Words, c: Words) -> Words:
     """c plus the four products of signed bytes; the sum wraps around at 32 bits."""
     products = [_signed_byte(a, place) * _signed_byte(b, place) for place in range(4)]
-    return c + np.sum(products, axis=0).astype(np.uint32)
+    total: Words = np.sum(products, axis=0).astype(np.uint32)
+    return c + total
 
 
 def _signed_byte(word: Words, place: int) -> NDArray[np.int32]:
