@@ -67,7 +67,8 @@ INDEX ring_warps() { return 16; }
 INDEX ring_rows() { return 2; }
 INDEX ring_width() { return 16; }
 INDEX ring_chunk() { return 2048; }
-INDEX ring_stage_bytes() { return ring_rows() * ring_chunk(); }
+INDEX ring_slots() { return 10; }
+INDEX ring_slot_bytes() { return ring_rows() * ring_chunk(); }
 INDEX ring_tiles(long long n) { return (n + ring_rows() - 1) / ring_rows(); }
 INDEX ring_first_tile(long long block, long long blocks, long long n) { return block * ring_tiles(n) / blocks; }
 INDEX ring_chunks(long long k) { return (row_bytes(k) + ring_chunk() - 1) / ring_chunk(); }

@@ -4,10 +4,10 @@
 // products. Two mbarriers a slot: `full` counts bytes that arrived, `empty` the warp that took them.
 //
 //   words (n, k / 8) in `value_shuffle`, scales fp16 (n, k / 128), x fp16 (k) -> y float32 (n)
-//   shared memory: x_bytes(k) + kSlots * ring_stage_bytes()       threads: 32 * (ring_warps() + 1)       Hopper only
+//   shared memory: x_bytes(k) + kSlots * ring_slot_bytes()       threads: 32 * (ring_warps() + 1)       Hopper only
 #include "gemv_x.cuh"
 
-constexpr int kRows = ring_rows(), kBatch = ring_chunk() / 512, kWarps = ring_warps(), kSlots = 10;
+constexpr int kRows = ring_rows(), kBatch = ring_chunk() / 512, kWarps = ring_warps(), kSlots = ring_slots();
 
 __device__ __forceinline__ unsigned shared_address(const void* pointer) {
     return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
@@ -77,7 +77,7 @@ gemv_ring(const unsigned* __restrict__ words, const Half* __restrict__ scales, c
                     wait(shared_address(&empty[place.slot]), place.parity ^ 1);  // passes at once in the first walk
                     arrive_and_expect(barrier, rows * length);
                     for (int j = 0; j < rows; ++j) {
-                        bulk_copy(shared_address(ring + place.slot * ring_stage_bytes() + j * ring_chunk()),
+                        bulk_copy(shared_address(ring + place.slot * ring_slot_bytes() + j * ring_chunk()),
                                   reinterpret_cast<const char*>(words) + ring_byte(ring_row(tile, j), k, chunk), length,
                                   barrier);
                     }
@@ -112,7 +112,7 @@ gemv_ring(const unsigned* __restrict__ words, const Half* __restrict__ scales, c
             for (int b = 0; b < kBatch; ++b) {
 #pragma unroll
                 for (int j = 0; j < kRows; ++j) {
-                    packed[b][j] = *reinterpret_cast<const uint4*>(ring + place.slot * ring_stage_bytes() +
+                    packed[b][j] = *reinterpret_cast<const uint4*>(ring + place.slot * ring_slot_bytes() +
                                                                    j * ring_chunk() + ring_offset(lane, b));
                 }
             }

@@ -1,0 +1,129 @@
+"""Is every rung of the GEMV ladder right on this machine's GPU?
+
+    python -m tools.h200_gemv_check              all rungs: errors, then compute-sanitizer
+    python -m tools.h200_gemv_check rows ring    only these
+
+A rung is compared with float64 at odd shapes, has to give the same bits every time, and writes into memory that held
+NaN, so that a number that it leaves out is seen. compute-sanitizer then watches each of its memory accesses.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
+from torch import Tensor
+
+from lab_engine import gemv_ladder
+from lab_engine.errors import NanoqwenError, ToolchainError
+from lab_engine.gemv_token import random_matrix, relative_error
+
+SHAPES = [(n, k) for n in (1, 7, 33, 130, 1056) for k in (128, 384, 3584, 18944)]
+WATCHED = ((33, 384), (7, 3584), (5, 18944))
+"""Shapes for compute-sanitizer, which makes a kernel many times slower."""
+
+SIZES = (1.0, 300.0)
+"""Of x: standard deviations. Real activations reach hundreds, and fp16 sums must hold their products."""
+
+TOLERANCES = {"fp16": 1e-3, "int8": 3e-2, "int16 limbs": 2e-4}
+"""Relative L2 error up to which a rung counts as right, by what x is in its products."""
+
+REPEATS = 4
+TOOLS = ("memcheck", "racecheck")
+_SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+ (?:errors?|hazards?))")
+_PROCESSES = 8
+
+
+def errors_of(name: str, shapes: Sequence[tuple[int, int]] = tuple(SHAPES)) -> tuple[float, int]:
+    """The largest relative L2 error of a rung against float64 over all shapes and sizes of x, and how many they are.
+
+    NaN where an output was not written. Raises NanoqwenError where a repeat differs in a bit.
+    """
+    errors = [_error(name, n, k, size) for n, k in shapes for size in SIZES]
+    return float(torch.tensor(errors).max()), len(errors)  # the largest number of Python's max could hide a NaN
+
+
+def sanitize(name: str, tool: str) -> str:
+    """What a tool of compute-sanitizer counts while a rung runs: "0 errors" of memcheck, "0 hazards" of racecheck.
+
+    Raises ToolchainError with the end of its output where it gives no count, or where the rung itself failed.
+    """
+    command = ["compute-sanitizer", "--tool", tool, "--kernel-regex", "kns=gemv", sys.executable, "-m", __spec__.name]
+    done = subprocess.run([*command, "--watched", name], capture_output=True, text=True, check=False)
+    found = _SUMMARY.search(done.stdout)
+    if found is None or done.returncode:
+        raise ToolchainError(f"{tool} of {name}: {' '.join((done.stdout + done.stderr)[-2000:].split())}")
+    return found[1]
+
+
+def run_watched(name: str) -> None:
+    """One product at each of WATCHED; all else happens on the CPU, so that no other kernel is watched."""
+    generator = torch.Generator().manual_seed(0)
+    for n, k in WATCHED:
+        matrix, x = random_matrix(n, k, generator), torch.randn(k, generator=generator).to(torch.float16)
+        y = gemv_ladder.load(name, matrix.words.cuda(), matrix.scales.cuda())(x.cuda()).cpu()
+        _check_error(name, relative_error(y, gemv_ladder.reference(matrix.words, matrix.scales, x)))
+
+
+def _error(name: str, n: int, k: int, size: float) -> float:
+    generator = torch.Generator("cuda").manual_seed(n * k)
+    matrix = random_matrix(n, k, generator)
+    x = (size * torch.randn(k, generator=generator, device="cuda")).to(torch.float16)
+    gemv = gemv_ladder.load(name, matrix.words, matrix.scales)
+    first, *others = (_into_nan(gemv, x) for _ in range(REPEATS))
+    if not all(torch.equal(first.view(torch.int32), other.view(torch.int32)) for other in others):
+        raise NanoqwenError(f"{name} at n = {n}, k = {k}: two runs differ in their bits")
+    return relative_error(first, gemv_ladder.reference(matrix.words, matrix.scales, x))
+
+
+def _into_nan(gemv: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """One product, with NaN in all memory that PyTorch hands out meanwhile."""
+    torch.use_deterministic_algorithms(True)  # which fills what torch.empty gives
+    try:
+        assert torch.empty(1, device="cuda").isnan().all()
+        return gemv(x).clone()
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def _check_error(name: str, error: float) -> None:
+    most = TOLERANCES[gemv_ladder.RUNGS[name].activation]
+    if not error <= most:
+        raise NanoqwenError(f"{name}: relative L2 error {error:.1e}, expected {most:.0e} or less")
+
+
+def main(names: Sequence[str]) -> int:
+    """Check the rungs; 1 where one is wrong."""
+    wrong = 0
+    for name in names:
+        try:
+            error, cases = errors_of(name)
+            _check_error(name, error)
+            print(f"{name:18} error {error:.2e} in {cases} cases, the same bits every time", flush=True)
+        except (NanoqwenError, ImportError) as problem:
+            wrong += 1
+            print(f"{name:18} {problem}", flush=True)
+    jobs = [(name, tool) for name in names for tool in TOOLS]
+    with ThreadPoolExecutor(_PROCESSES) as pool:
+        for (name, tool), verdict in zip(jobs, pool.map(lambda job: _verdict(*job), jobs), strict=True):
+            wrong += not verdict.startswith("0 ")
+            print(f"{name:18} {tool}: {verdict}", flush=True)
+    return int(wrong > 0)
+
+
+def _verdict(name: str, tool: str) -> str:
+    try:
+        return sanitize(name, tool)
+    except ToolchainError as problem:
+        return str(problem)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--watched"]:
+        run_watched(sys.argv[2])
+    else:
+        sys.exit(main(sys.argv[1:] or list(gemv_ladder.RUNGS)))
