@@ -1,7 +1,7 @@
 """The benchmarks of `nanoqwen bench`: each measures this machine, beside what it allows, and checks its own output.
 
-A benchmark is one function `measure(backend) -> Measurement` and one line in BENCHMARKS. Numbers are medians of
-several runs; limits come from bytes or operations and from rates measured here, in the same process.
+A benchmark is one function `measure(backend) -> Measurement` and one line in BENCHMARKS or GPU_BENCHMARKS. Numbers are
+medians of several runs; limits come from bytes or operations and from rates measured here, in the same process.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from lab_engine.backends import availability, make_backend
+from lab_engine.backends import make_backend
+from lab_engine.backends.cuda import NOT_YET, missing
 from lab_engine.bench.attention import attention_7b
 from lab_engine.bench.cache import cache_step_256
 from lab_engine.bench.decode import decode_05b, decode_tiny, prefill_05b
 from lab_engine.bench.files import open_4gb, open_memory, pack_fp16, verify_file
-from lab_engine.bench.machine import LoadMeter, device, versions
+from lab_engine.bench.gemv import gemv_token_7b
+from lab_engine.bench.machine import LoadMeter, device, gpu, versions
 from lab_engine.bench.models import QWEN_7B
 from lab_engine.bench.result import Benchmark, Measurement, Result
 from lab_engine.bench.startup import first_token_tiny, memory_05b, memory_tiny
@@ -24,7 +26,7 @@ from lab_engine.errors import BackendError, NanoqwenError
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["BENCHMARKS", "GPU_NAMES", "Benchmark", "Measurement", "Result", "as_table", "run"]
+__all__ = ["BENCHMARKS", "GPU_BENCHMARKS", "LATER_NAMES", "Benchmark", "Measurement", "Result", "as_table", "run"]
 
 BENCHMARKS = (
     Benchmark("decode/tiny-coder", "tok/s", True, decode_tiny),
@@ -40,28 +42,43 @@ BENCHMARKS = (
     Benchmark("attention2048/qwen2.5-coder-7b", "s", False, attention_7b),
     Benchmark("cache_step/256", "s", False, cache_step_256),
 )
-GPU_NAMES = tuple(f"{what}/qwen2.5-coder-7b" for what in "gemv_token decode128 decode512 decode8192 prefill512".split())
-"""What `--backend cuda` measures where a Hopper GPU is; named here so that asking for one says why not."""
+GPU_BENCHMARKS = (Benchmark("gemv_token/qwen2.5-coder-7b", "ms", False, gemv_token_7b),)
+"""What `--backend cuda` measures where a Hopper GPU is."""
+_ON_GPU = {benchmark.name: benchmark for benchmark in GPU_BENCHMARKS}
+
+LATER_NAMES = tuple(f"{what}/qwen2.5-coder-7b" for what in "decode128 decode512 decode8192 prefill512".split())
+"""What it will measure once it decodes; named here so that asking for one says why not yet."""
 
 
 def run(names: Sequence[str], backend: str, say: Callable[[str], None]) -> list[Result]:
-    """Measure the named benchmarks, or all; say(line) tells what is going on. NanoqwenError for an unknown name."""
-    make_backend(backend, QWEN_7B, None)  # an unknown backend, or one that cannot run here, is refused first
-    known = {benchmark.name: benchmark for benchmark in BENCHMARKS}
-    for name in names:
-        if name in GPU_NAMES:
-            raise BackendError(f"benchmark {name}: needs --backend cuda, which cannot run here: {_why_no_cuda()}")
-        if name not in known:
-            raise NanoqwenError(f"benchmark {name!r}: expected one of {', '.join([*known, *GPU_NAMES])}")
+    """Measure the named benchmarks, or all of this backend; say(line) tells what is going on.
+
+    NanoqwenError for an unknown name or backend, and for one that cannot run here.
+    """
     results = []
-    for benchmark in [known[name] for name in names] or BENCHMARKS:
+    for benchmark in _chosen(names, backend):
         say(f"{benchmark.name} …")
         results.append(_measure(benchmark, backend, say))
     return results
 
 
-def _why_no_cuda() -> str:
-    return next(option.reason for option in availability() if option.name == "cuda")
+def _chosen(names: Sequence[str], backend: str) -> Sequence[Benchmark]:
+    """The benchmarks to run; an unknown backend or name, or a pair that cannot run here, is refused."""
+    if backend == "cuda" and set(names) <= set(_ON_GPU):  # they need its products only, and ask the GPU themselves
+        if problem := missing():
+            raise BackendError(f"backend cuda: cannot run here: {problem}")
+        return [_ON_GPU[name] for name in names] or GPU_BENCHMARKS
+    make_backend(backend, QWEN_7B, None)
+    known = {benchmark.name: benchmark for benchmark in BENCHMARKS}
+    for name in names:
+        if name in _ON_GPU or name in LATER_NAMES:
+            reason = missing() if name in _ON_GPU else NOT_YET
+            raise BackendError(
+                f"benchmark {name}: needs --backend cuda" + (f", which cannot run here: {reason}" if reason else "")
+            )
+        if name not in known:
+            raise NanoqwenError(f"benchmark {name!r}: expected one of {', '.join([*known, *_ON_GPU, *LATER_NAMES])}")
+    return [known[name] for name in names] or BENCHMARKS
 
 
 def _measure(benchmark: Benchmark, backend: str, say: Callable[[str], None]) -> Result:
@@ -84,7 +101,7 @@ def _measure(benchmark: Benchmark, backend: str, say: Callable[[str], None]) -> 
         load=meter.read(),
         passed=found.passed,
         kind="measured",
-        device=device(),
+        device=gpu() if benchmark.name in _ON_GPU else device(),
         versions=versions(),
         how=found.how,
     )
@@ -94,12 +111,12 @@ def as_table(results: Sequence[Result]) -> Table:
     """For a person: each value beside its limit and its peer."""
     from rich.table import Table
 
-    table = Table("benchmark", title=device(), title_justify="left")
+    table = Table("benchmark", title=results[0].device if results else device(), title_justify="left")
     for heading in ("value", "limit", "share", "peer"):
         table.add_column(heading, justify="right")
     table.add_column("machine")
     for result in results:
-        higher = next(known.higher_is_better for known in BENCHMARKS if known.name == result.name)
+        higher = next(known.higher_is_better for known in (*BENCHMARKS, *GPU_BENCHMARKS) if known.name == result.name)
         value = "failed" if result.value is None else _with_unit(result.value, result.unit)
         limit = "–" if result.limit is None else _with_unit(result.limit, result.unit)
         peer = f"{result.peer['name']}: {_with_unit(result.peer['value'], result.unit)}" if result.peer else "–"
@@ -115,6 +132,8 @@ def _share(result: Result, higher_is_better: bool) -> str:
 
 
 def _with_unit(value: float, unit: str) -> str:
+    if unit == "ms":
+        return f"{value:.3f} ms"
     if unit == "s":
         return f"{value:.2f} s" if value >= 1 else f"{value * 1000:.2f} ms"
     if unit.startswith("bytes"):

@@ -76,6 +76,12 @@ def device() -> str:
     return f"{cpu_name()}, {capability}, {torch.get_num_threads()} of {os.cpu_count()} threads"
 
 
+def gpu() -> str:
+    """The first NVIDIA GPU, its SMs, and the CUDA version that PyTorch uses."""
+    found = torch.cuda.get_device_properties(0)
+    return f"{found.name}, {found.multi_processor_count} SMs, CUDA {torch.version.cuda}"
+
+
 def versions() -> dict[str, str]:
     """Of everything that a number here depends on."""
     return {"nanoqwen-lab": __version__, "torch": torch.__version__, "python": platform.python_version()}
