@@ -23,6 +23,7 @@ from torch import Tensor
 
 from lab_engine.config import GROUP
 from lab_engine.errors import NanoqwenError
+from lab_engine.gemv_ladder import check_matrix, check_x
 
 ONE = 0x3F800000
 """The bits of a float32 of 1: exponent 127, fraction 0."""
@@ -153,14 +154,17 @@ def load(name: str, words: Tensor, scales: Tensor) -> Callable[[Tensor], Tensor]
     NanoqwenError for another shape, dtype, device or memory order, of the matrix here and of x at every call.
     """
     launch = _named(name)
-    _check_matrix(words, scales)
-    n, groups = scales.shape
+    n, k = check_matrix(words, scales)
+    if not words.is_cuda and os.environ.get("TRITON_INTERPRET") != "1":
+        raise NanoqwenError(
+            f"words are on {words.device}: Triton needs an NVIDIA GPU, or TRITON_INTERPRET=1 before its import"
+        )
 
-    values = {"n": n, "groups": groups, "one": ONE}
+    values = {"n": n, "groups": k // GROUP, "one": ONE}
     arguments = {key: values[key] for key in launch.numbers} | launch.constants
 
     def gemv(x: Tensor) -> Tensor:
-        _check("x", x, (groups * GROUP,), torch.float16, words)
+        check_x(x, k, words)
         y = torch.empty(n, dtype=torch.float32, device=x.device)
         launch.kernel[(triton.cdiv(n, launch.rows),)](words, scales, x, y, **arguments, num_warps=launch.num_warps)
         return y
@@ -190,23 +194,3 @@ def _named(name: str) -> Launch:
     if name not in LAUNCHES:
         raise NanoqwenError(f"Triton rung {name!r}: expected one of {', '.join(LAUNCHES)}")
     return LAUNCHES[name]
-
-
-def _check_matrix(words: Tensor, scales: Tensor) -> None:
-    if scales.ndim != 2 or 0 in scales.shape:
-        raise NanoqwenError(f"scales: found {tuple(scales.shape)}, expected (n, k / {GROUP}), neither of them 0")
-    n, groups = scales.shape
-    _check("words", words, (n, groups * GROUP // 8), torch.int32, words)
-    _check("scales", scales, (n, groups), torch.float16, words)
-    if not words.is_cuda and os.environ.get("TRITON_INTERPRET") != "1":
-        raise NanoqwenError(
-            f"words are on {words.device}: Triton needs an NVIDIA GPU, or TRITON_INTERPRET=1 before its import"
-        )
-
-
-def _check(name: str, tensor: Tensor, shape: tuple[int, ...], dtype: torch.dtype, words: Tensor) -> None:
-    if tuple(tensor.shape) != shape or tensor.dtype != dtype or tensor.device != words.device:
-        found = f"{tuple(tensor.shape)} {tensor.dtype} on {tensor.device}"
-        raise NanoqwenError(f"{name}: found {found}, expected {shape} {dtype} on {words.device}")
-    if not tensor.is_contiguous():
-        raise NanoqwenError(f"{name}: expected contiguous memory; pass {name}.contiguous()")
