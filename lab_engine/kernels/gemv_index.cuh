@@ -61,13 +61,14 @@ INDEX x_place(long long piece) { return piece / 128 * 128 + piece % 4 * 32 + pie
 INDEX x_bytes(long long k) { return (k + 1023) / 1024 * 2048; }
 
 // ring: a block owns neighbouring tiles of ring_rows() rows, from ring_first_tile(block) to that of the next block.
-// A stage is a tile, or where a row is longer than ring_chunk() bytes a chunk of it, one bulk copy a row. Stages are
-// dealt to warps in turn, and a warp keeps its tile until the last chunk: stage, round and warp say which it is.
-INDEX ring_warps() { return 16; }
-INDEX ring_rows() { return 2; }
+// A stage is a tile, one bulk copy; where a row is longer than ring_chunk() bytes it is a chunk of each row, and a copy
+// brings that of ring_copy_rows() rows. In a slot of the ring, the rows lie one behind the other, ring_length() apart.
+// Stages are dealt to warps in turn, and a warp keeps its tile until the last chunk.
+INDEX ring_warps() { return 8; }
+INDEX ring_rows() { return 4; }
 INDEX ring_width() { return 16; }
 INDEX ring_chunk() { return 2048; }
-INDEX ring_slots() { return 10; }
+INDEX ring_slots() { return 6; }
 INDEX ring_slot_bytes() { return ring_rows() * ring_chunk(); }
 INDEX ring_tiles(long long n) { return (n + ring_rows() - 1) / ring_rows(); }
 INDEX ring_first_tile(long long block, long long blocks, long long n) { return block * ring_tiles(n) / blocks; }
@@ -82,6 +83,7 @@ INDEX ring_row(long long tile, long long j) { return tile * ring_rows() + j; }
 INDEX ring_byte(long long row, long long k, long long chunk) { return row * row_bytes(k) + chunk * ring_chunk(); }
 INDEX ring_last_bytes(long long k) { return row_bytes(k) - (ring_chunks(k) - 1) * ring_chunk(); }
 INDEX ring_length(long long k, long long chunk) { return ring_chunk() - (chunk + 1 == ring_chunks(k)) * (ring_chunk() - ring_last_bytes(k)); }
+INDEX ring_copy_rows(long long k) { return 1 + (ring_chunks(k) == 1) * (ring_rows() - 1); }
 INDEX ring_offset(long long lane, long long i) { return i * 512 + lane * ring_width(); }
 
 #undef INDEX

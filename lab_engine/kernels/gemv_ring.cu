@@ -1,13 +1,14 @@
 // Rung 6, ring: the copy engine brings the weights. One thread, the producer, asks for stage after stage with
-// cp.async.bulk, which needs no registers and no lanes; the warps take their stage from shared memory when it is there.
-// A slot of the ring is free again as soon as its bytes are in registers, so that the next copy flies during the
-// products. Two mbarriers a slot: `full` counts bytes that arrived, `empty` the warp that took them.
+// cp.async.bulk, which needs no registers and no lanes; a warp takes its stage from shared memory when it is there. A
+// slot of the ring is free again as soon as its bytes are in registers, so that the next copy flies during the products.
+// Two mbarriers a slot: `full` waits for the bytes of a copy, `empty` for the warp that takes them.
 //
 //   words (n, k / 8) in `value_shuffle`, scales fp16 (n, k / 128), x fp16 (k) -> y float32 (n)
 //   shared memory: x_bytes(k) + kSlots * ring_slot_bytes()       threads: 32 * (ring_warps() + 1)       Hopper only
 #include "gemv_x.cuh"
 
-constexpr int kRows = ring_rows(), kBatch = ring_chunk() / 512, kWarps = ring_warps(), kSlots = ring_slots();
+constexpr int kRows = ring_rows(), kWarps = ring_warps(), kSlots = ring_slots();
+static_assert(ring_chunk() == kBatch * 512);
 
 __device__ __forceinline__ unsigned shared_address(const void* pointer) {
     return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
@@ -38,22 +39,13 @@ __device__ __forceinline__ void bulk_copy(unsigned to, const char* from, unsigne
                  ::"r"(to), "l"(from), "r"(bytes), "r"(barrier) : "memory");
 }
 
-// A walk through the ring: slot 0, 1, ... and from the start again with the other parity.
-struct Place {
-    int slot = 0;
-    unsigned parity = 0;
-    __device__ void move(int stages) {
-        for (slot += stages; slot >= kSlots; slot -= kSlots) parity ^= 1;
-    }
-};
-
 extern "C" __global__ void __launch_bounds__(32 * (kWarps + 1), 1)
 gemv_ring(const unsigned* __restrict__ words, const Half* __restrict__ scales, const Half* x, float* y, int n, int k) {
     extern __shared__ __align__(128) uint4 pieces[];
     __shared__ unsigned long long full[kSlots], empty[kSlots];
     char* ring = reinterpret_cast<char*>(pieces) + x_bytes(k);
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const int rounds = ring_rounds(blockIdx.x, gridDim.x, n), chunks = ring_chunks(k);
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, chunks = ring_chunks(k);
+    const int rounds = ring_rounds(blockIdx.x, gridDim.x, n);
     const long long last_tile = ring_first_tile(blockIdx.x + 1, gridDim.x, n);
 
     if (threadIdx.x < kSlots) {
@@ -63,23 +55,24 @@ gemv_ring(const unsigned* __restrict__ words, const Half* __restrict__ scales, c
     }
     __syncthreads();
 
-    if (warp == kWarps) {
+    if (warp == kWarps) {  // the producer
         if (lane != 0) return;
-        Place place;
+        const int copied = ring_copy_rows(k);
+        int stage = 0;
         for (int round = 0; round < rounds; ++round) {
             for (int chunk = 0; chunk < chunks; ++chunk) {
-                const unsigned length = ring_length(k, chunk);
-                for (int owner = 0; owner < kWarps; ++owner, place.move(1)) {
+                const int length = ring_length(k, chunk);
+                for (int owner = 0; owner < kWarps; ++owner, ++stage) {
+                    const int slot = stage % kSlots, walk = stage / kSlots;
                     const long long tile = ring_tile(blockIdx.x, gridDim.x, n, round, owner);
-                    const int left = tile < last_tile ? n - int(ring_row(tile, 0)) : 0;
-                    const int rows = left < kRows ? left : kRows;
-                    const unsigned barrier = shared_address(&full[place.slot]);
-                    wait(shared_address(&empty[place.slot]), place.parity ^ 1);  // passes at once in the first walk
+                    const int rows = tile < last_tile ? min(kRows, n - int(ring_row(tile, 0))) : 0;
+                    const unsigned barrier = shared_address(&full[slot]);
+                    wait(shared_address(&empty[slot]), walk % 2 ^ 1);  // passes at once in the first walk
                     arrive_and_expect(barrier, rows * length);
-                    for (int j = 0; j < rows; ++j) {
-                        bulk_copy(shared_address(ring + place.slot * ring_slot_bytes() + j * ring_chunk()),
-                                  reinterpret_cast<const char*>(words) + ring_byte(ring_row(tile, j), k, chunk), length,
-                                  barrier);
+for (int j = 0; j < rows; j += copied) {
+                        bulk_copy(shared_address(ring + slot * ring_slot_bytes() + j * length),
+                                  reinterpret_cast<const char*>(words) + ring_byte(ring_row(tile, j), k, chunk),
+                                  min(copied, rows - j) * length, barrier);
                     }
                 }
             }
@@ -87,43 +80,45 @@ gemv_ring(const unsigned* __restrict__ words, const Half* __restrict__ scales, c
         return;
     }
 
+    const long long first_tile = ring_tile(blockIdx.x, gridDim.x, n, 0, warp);
+    Half next[kRows];
+#pragma unroll
+    for (int j = 0; j < kRows; ++j) next[j] = load_scales(scales, ring_row(first_tile, j), n, k, 0, lane);
     copy_x(x, pieces, k, threadIdx.x, 32 * kWarps);
-    asm volatile("bar.sync 1, %0;" ::"n"(32 * kWarps) : "memory");  // the warps without the producer
-    Place place;
-    place.move(warp);
+    asm volatile("bar.sync 1, %0;" ::"n"(32 * kWarps) : "memory");  // all warps but the producer's
+
     for (int round = 0; round < rounds; ++round) {
         const long long tile = ring_tile(blockIdx.x, gridDim.x, n, round, warp);
         float sums[kRows] = {};
-        for (int chunk = 0; chunk < chunks; ++chunk, place.move(kWarps)) {
+        for (int chunk = 0; chunk < chunks; ++chunk) {
+            const int stage = ring_stage(round, chunk, warp, k), slot = stage % kSlots, walk = stage / kSlots;
             uint4 packed[kBatch][kRows];
-            Half factors[kBatch][kRows] = {};
+            Half loaded[kRows];
+            wait(shared_address(&full[slot]), walk % 2);
 #pragma unroll
-            for (int b = 0; b < kBatch; ++b) {
+            for (int j = 0; j < kRows; ++j) {
+                const char* bytes = ring + slot * ring_slot_bytes() + j * ring_length(k, chunk);
 #pragma unroll
-                for (int j = 0; j < kRows; ++j) {
-                    const long long row = ring_row(tile, j), offset = chunk * ring_chunk() + ring_offset(lane, b);
-                    if (row < n && offset < row_bytes(k)) {
-                        factors[b][j] = load_scale(scales, row, k, group_of(offset));
-                    }
-                }
-            }
-            wait(shared_address(&full[place.slot]), place.parity);
-#pragma unroll
-            for (int b = 0; b < kBatch; ++b) {
-#pragma unroll
-                for (int j = 0; j < kRows; ++j) {
-                    packed[b][j] = *reinterpret_cast<const uint4*>(ring + place.slot * ring_slot_bytes() +
-                                                                   j * ring_chunk() + ring_offset(lane, b));
+                for (int b = 0; b < kBatch; ++b) {
+                    packed[b][j] = *reinterpret_cast<const uint4*>(bytes + ring_offset(lane, b));
                 }
             }
             __syncwarp();
-            if (lane == 0) arrive(shared_address(&empty[place.slot]));
+            if (lane == 0) arrive(shared_address(&empty[slot]));
+
+            const bool last = chunk + 1 == chunks;
+#pragma unroll
+            for (int j = 0; j < kRows; ++j) {
+                const long long row = ring_row(last ? tile + kWarps : tile, j);
+                loaded[j] = next[j];
+                next[j] = load_scales(scales, row, n, k, last ? 0 : chunk + 1, lane);
+            }
 #pragma unroll
             for (int b = 0; b < kBatch; ++b) {
                 const uint4* own = pieces + (chunk * kBatch + b) * 128 + lane;
 #pragma unroll
                 for (int j = 0; j < kRows; ++j) {
-                    sums[j] += to_float(factors[b][j]) * dot32(unpack_lop3, packed[b][j], own, 32);
+                    sums[j] += own_scale(loaded[j], lane, b) * dot32(unpack_lop3, packed[b][j], own, 32);
                 }
             }
         }

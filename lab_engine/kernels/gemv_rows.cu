@@ -1,12 +1,12 @@
 // Rung 5, rows: a warp several rows. x is copied to shared memory once a block, and a piece of it that was read serves
-// all rows of the warp. Before the first product, the loads of kBatch iterations of all rows are on their way: while one
+// all rows of the warp. Before the first product, the loads of four iterations of all rows are on their way: while one
 // waits for memory, the others wait too, not one after another.
 //
 //   words (n, k / 8) in `value_shuffle`, scales fp16 (n, k / 128), x fp16 (k) -> y float32 (n)
 //   shared memory: x_bytes(k)
 #include "gemv_x.cuh"
 
-constexpr int kRows = rows_rows(), kBatch = 4;
+constexpr int kRows = rows_rows();
 
 extern "C" __global__ void gemv_rows(const unsigned* __restrict__ words, const Half* __restrict__ scales,
                                      const Half* x, float* y, int n, int k) {
@@ -16,26 +16,25 @@ extern "C" __global__ void gemv_rows(const unsigned* __restrict__ words, const H
     __syncthreads();
 
     float sums[kRows] = {};
-    for (int first = 0; first < rows_iterations(k); first += kBatch) {
+    for (int batch = 0; batch * kBatch < rows_iterations(k); ++batch) {
         uint4 packed[kBatch][kRows] = {};
-        Half factors[kBatch][kRows] = {};
+        Half loaded[kRows];
 #pragma unroll
-        for (int b = 0; b < kBatch; ++b) {
+        for (int j = 0; j < kRows; ++j) {
+            const long long row = rows_row(blockIdx.x, warp, lane, j);
+            loaded[j] = load_scales(scales, row, n, k, batch, lane);
 #pragma unroll
-            for (int j = 0; j < kRows; ++j) {
-                const long long row = rows_row(blockIdx.x, warp, lane, j);
-                if (row < n && rows_active(k, lane, first + b)) {
-                    packed[b][j] = load16(words, rows_byte(row, k, lane, first + b));
-                    factors[b][j] = load_scale(scales, row, k, group_of(rows_offset(lane, first + b)));
-                }
+            for (int b = 0; b < kBatch; ++b) {
+                const int i = batch * kBatch + b;
+                if (row < n && rows_active(k, lane, i)) packed[b][j] = load16(words, rows_byte(row, k, lane, i));
             }
         }
 #pragma unroll
         for (int b = 0; b < kBatch; ++b) {
-            const uint4* own = pieces + (first + b) * 128 + lane;
+            const uint4* own = pieces + (batch * kBatch + b) * 128 + lane;
 #pragma unroll
             for (int j = 0; j < kRows; ++j) {
-                sums[j] += to_float(factors[b][j]) * dot32(unpack_lop3, packed[b][j], own, 32);
+                sums[j] += own_scale(loaded[j], lane, b) * dot32(unpack_lop3, packed[b][j], own, 32);
             }
         }
     }

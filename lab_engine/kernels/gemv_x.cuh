@@ -1,4 +1,5 @@
-// x in shared memory, where the kernels that give a warp several rows read it once for all of them.
+// What the kernels that give a warp several rows share: x in shared memory, read once for all of them, and scales that
+// the lanes load for each other.
 #pragma once
 
 #include "gemv_dot.cuh"
@@ -10,4 +11,18 @@ __device__ __forceinline__ void copy_x(const Half* x, uint4* shared, int k, int 
     for (int piece = thread; piece < x_bytes(k) / 16; piece += threads) {
         shared[x_place(piece)] = piece < k / 8 ? reinterpret_cast<const uint4*>(x)[piece] : uint4{};
     }
+}
+
+// A batch: four iterations of 512 bytes a row, so 32 groups, as many as a warp has lanes. Lane i loads the scale of the
+// batch's group i, and 0 where the row has no such group; own_scale then fetches that of iteration b from its lane.
+constexpr int kBatch = 4;
+
+__device__ __forceinline__ Half load_scales(const Half* __restrict__ scales, long long row, int n, int k, int batch,
+                                            int lane) {
+    const int group = batch * 32 + lane;
+    return row < n && group < k / 128 ? load_scale(scales, row, k, group) : Half(0);
+}
+
+__device__ __forceinline__ float own_scale(Half loaded, int lane, int b) {
+    return __shfl_sync(0xffffffff, to_float(loaded), int(group_of(rows_offset(lane, b))));
 }

@@ -125,7 +125,9 @@ def ring_copies(n: int, k: int, blocks: int) -> list[tuple[int, int]]:
             chunk = f["ring_stage_chunk"](stage, k)
             tile = f["ring_tile"](block, blocks, n, f["ring_stage_round"](stage, k), f["ring_stage_warp"](stage))
             rows = [f["ring_row"](tile, j) for j in range(f["ring_rows"]())] if tile < stop else []
-            copies += [(f["ring_byte"](row, k, chunk), f["ring_length"](k, chunk)) for row in rows if row < n]
+            rows, step = [row for row in rows if row < n], f["ring_copy_rows"](k)
+            parts = [rows[at : at + step] for at in range(0, len(rows), step)]
+            copies += [(f["ring_byte"](part[0], k, chunk), len(part) * f["ring_length"](k, chunk)) for part in parts]
     return copies
 
 
@@ -136,7 +138,8 @@ def test_the_bulk_copies_of_the_ring_bring_every_byte_exactly_once(n, k, blocks)
     assert copies[0][0] == 0
     assert all(first + length == after for (first, length), (after, _) in pairwise(copies))
     assert sum(copies[-1]) == n * k // 2
-    assert all(first % 16 == 0 and 0 < length <= 2048 and length % 16 == 0 for first, length in copies)
+    slot = INDEX["ring_slot_bytes"]()
+    assert all(first % 16 == 0 and 0 < length <= slot and length % 16 == 0 for first, length in copies)
 
 
 @pytest.mark.parametrize("k", [128, 3584, 18944])
