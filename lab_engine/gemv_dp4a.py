@@ -35,6 +35,8 @@ LANE_WEIGHTS = 32
 BLOCKS_PER_SM = 3
 """Blocks of a product that fit: 80 registers a thread, and shared memory for x of the longest row three times."""
 
+_WARPS, _ROWS = (int(functions()[name]()) for name in ("rows_warps", "rows_rows"))  # a block's, and a warp's
+
 
 @dataclass(frozen=True)
 class Launch:
@@ -47,12 +49,12 @@ class Launch:
     @property
     def threads(self) -> int:
         """Of every block."""
-        return 32 * functions()["rows_warps"]()
+        return 32 * _WARPS
 
     @property
     def tiles(self) -> int:
         """Blocks' worth of rows."""
-        return -(-self.n // (functions()["rows_warps"]() * functions()["rows_rows"]()))
+        return -(-self.n // (_WARPS * _ROWS))
 
     @property
     def grid(self) -> int:
@@ -62,7 +64,7 @@ class Launch:
     @property
     def quantize_grid(self) -> int:
         """Blocks of quantize_*: two groups a warp."""
-        return -(-self.k // (2 * functions()["rows_warps"]() * GROUP))
+        return -(-self.k // (2 * _WARPS * GROUP))
 
 
 def load(name: str, words: Tensor, scales: Tensor) -> Gemv:
@@ -127,7 +129,7 @@ def reference_int8(words: Tensor, scales: Tensor, x: Tensor, limbs: int = 1) -> 
     """The product with a quantized x by the kernels' own arithmetic: float64 (n,), added up in float64.
 
     words int32 (n, k / 8) in `value_shuffle`, scales float16 (n, k / 128), x floating (k,). Codes, integer sums and
-    the float32 number that each of them becomes are the kernels' own, to the bit; their order of adding is not modelled.
+    the float32 number that each of them becomes are the kernels' own, to the bit; the order of adding is not modelled.
     """
     codes, x_scales = quantize(x, limbs)
     weights = unpack_words(words).view(len(words), -1, LANE_WEIGHTS)

@@ -1,0 +1,93 @@
+"""Parts of a product's time: they add up, none is negative, and a bench without a GPU says so."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lab_engine import gemv_parts
+from lab_engine.errors import ToolchainError
+from lab_engine.gemv_dp4a import activation_bytes
+from lab_engine.gemv_parts import PARTS, VARIANTS, measure_parts, parts_of
+
+times = st.floats(0.5, 100)
+
+
+def test_each_part_is_what_a_kernel_takes_more_than_the_one_before():
+    assert parts_of(1.2, 9.0, 9.5, 12.0) == {"launch": 1.2, "quantize": 2.5, "read": 7.8, "unpack": 0.5}
+
+
+def test_a_second_kernel_is_a_second_launch():
+    assert parts_of(1.2, 9.0, 9.5, 12.0, second_launch=1.2)["launch"] == 2.4
+    assert parts_of(1.2, 9.0, 9.5, 12.0, second_launch=1.2)["quantize"] == 1.3
+
+
+def test_a_product_that_is_as_fast_as_reading_has_no_part_for_unpacking():
+    assert parts_of(1.0, 9.0, 8.9, 8.9) == {"launch": 1.0, "quantize": 0.0, "read": 7.9, "unpack": 0.0}
+
+
+@given(times, times, times, times, times)
+def test_parts_add_up_to_the_whole_and_none_is_negative(launch, read, given_x, total, second):
+    found = parts_of(launch, read, given_x, total, second)
+    assert tuple(found) == PARTS
+    assert min(found.values()) >= 0
+    assert sum(found.values()) == pytest.approx(total, abs=0.01)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+def test_without_a_gpu_one_line_says_so():
+    with pytest.raises(ToolchainError, match="no NVIDIA GPU"):
+        measure_parts(64, 128)
+
+
+class StandInKernels:
+    """Takes the launches that a real GPU would: kernel -> (grid, shared bytes) of each."""
+
+    launches: dict = {}  # noqa: RUF012 - one for all files of kernels
+
+    def __init__(self, source):
+        self.source = source
+
+    def launch(self, name, grid, threads, *arguments, shared_bytes=0):
+        del threads, arguments
+        self.launches.setdefault(name, []).append((grid, shared_bytes))
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """A GPU of two multiprocessors on which every kernel takes a microsecond."""
+    StandInKernels.launches = {}
+    launches = StandInKernels.launches
+
+    def replay_seconds(run, replays):
+        before = sum(map(len, launches.values()))
+        run()
+        return [1e-6 * (sum(map(len, launches.values())) - before)] * replays
+
+    monkeypatch.setattr("lab_engine.gpu.multiprocessors", lambda: 2)
+    monkeypatch.setattr("lab_engine.gpu.Kernels", StandInKernels)
+    monkeypatch.setattr("lab_engine.gpu.replay_seconds", replay_seconds)
+    monkeypatch.setattr("lab_engine.gemv_ladder.Kernels", StandInKernels)
+    monkeypatch.setattr("lab_engine.gemv_ladder.multiprocessors", lambda: 2)
+    monkeypatch.setattr(gemv_parts, "COLD_BYTES", 0)
+    generator, randn = torch.Generator, torch.randn
+    monkeypatch.setattr(torch, "Generator", lambda _: generator())
+    monkeypatch.setattr(torch, "randn", lambda *sizes, generator, **_: randn(*sizes, generator=generator))
+    return launches
+
+
+def test_every_variant_is_timed_and_a_second_kernel_shows(gpu):
+    found = measure_parts(200, 3584)
+    assert tuple(found) == VARIANTS
+    assert {name: sum(parts.values()) for name, parts in found.items()} == {
+        "fp16": 1.0,
+        "dp4a_separate": 2.0,
+        "dp4a_fused": 1.0,
+        "dp4a_limbs": 1.0,
+    }
+    assert found["dp4a_separate"]["launch"] == 2.0
+    # 13 tiles of 16 rows: fp16 takes a block each, dp4a three blocks a multiprocessor.
+    assert set(gpu["read_rows"]) == {(13, 0), (6, 0)}
+    assert set(gpu["gemv_dp4a_separate"]) == {(6, activation_bytes(3584, 1))}
+    assert set(gpu["gemv_dp4a_limbs"]) == {(6, activation_bytes(3584, 2))}
+    assert set(gpu["quantize_int8"]) == {(2, 0)}
