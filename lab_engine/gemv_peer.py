@@ -5,15 +5,18 @@ It takes and gives bfloat16, in which scales are rounded too. The operators are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from lab_engine.config import GROUP
-from lab_engine.errors import ToolchainError
+from lab_engine.errors import NanoqwenError, ToolchainError
+from lab_engine.gemv_token import STAGES, TokenWeights, product, relative_error
 from lab_engine.int4 import unpack_words
 from lab_engine.weights import Int4Matrix
+
+Work = Callable[[], object]
 
 NAME = "_weight_int4pack_mm"
 TOLERANCE = 2e-2
@@ -51,3 +54,28 @@ def nibble_pairs(words: Tensor) -> Tensor:
 def _packed(words: Tensor) -> Tensor:
     packed: Tensor = torch.ops.aten._convert_weight_to_int4pack(nibble_pairs(words), _INNER_TILES)
     return packed
+
+
+def peer_stages(weights: TokenWeights) -> dict[str, list[Work]]:
+    """PyTorch's products by stage, one call a layer, each from an input of its own; ToolchainError where it has none.
+
+    Norms, biases and sums are left out: the peer does less than ours.
+    """
+    found = {stage: [_peer_call(getattr(layer, stage)) for layer in weights.layers] for stage in STAGES}
+    return found | {"lm_head": [_peer_call(weights.lm_head)]}
+
+
+def _peer_call(parts: list[Int4Matrix]) -> Work:
+    multiply = load(parts)
+    x = torch.randn(1, parts[0].shape[1], device=parts[0].words.device).to(torch.bfloat16)
+    error = relative_error(multiply(x)[0], product(parts, x[0]))
+    if not error <= TOLERANCE:
+        raise NanoqwenError(f"peer {NAME}: wrong by {error:.1e}, expected {TOLERANCE:.0e} or less")
+    return lambda: multiply(x)
+
+
+def in_turn(stages: Mapping[str, Sequence[Work]]) -> Work:
+    """The calls of a token in their order: layer by layer, then lm_head."""
+    layers = zip(*(stages[stage] for stage in STAGES), strict=True)
+    calls = [call for layer in layers for call in layer] + list(stages["lm_head"])
+    return lambda: [call() for call in calls]

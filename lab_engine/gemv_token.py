@@ -24,6 +24,9 @@ from torch.nn import functional as F
 from lab_engine.config import GROUP, ModelConfig
 from lab_engine.weights import Int4Matrix, LayerWeights
 
+STAGES = ("qkv", "o", "gate_up", "down")
+"""The products of a layer in their order; lm_head follows the last one."""
+
 _SPREAD = 17.5**0.5  # of the codes -7..7, of which 0 comes twice as often as each other one
 _ROWS = 1 << 13  # multiplied at once: 8192 rows of the 32B's down are 1.8 GB in float64
 
@@ -137,8 +140,6 @@ def relative_error(found: Tensor, expected: Tensor) -> float:
     return float((found.double() - expected).norm() / expected.norm())
 
 
-def loss_of_choice(token_id: int, logits: Tensor) -> float:
-    """How far the logit of a token id lies below the largest, over the largest size of one; inf where it is no id."""
-    if not 0 <= token_id < len(logits):
-        return math.inf
-    return float((logits.max() - logits[token_id]) / logits.abs().max())
+def choice_error(token_id: int, logits: Tensor) -> float:
+    """0 where a token id is the lowest of those with the largest logit, inf where it is not; logits without NaN."""
+    return 0.0 if token_id == int((logits == logits.max()).int().argmax()) else math.inf

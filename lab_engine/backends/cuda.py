@@ -25,3 +25,7 @@ def available() -> tuple[bool, str]:
     """Not for decoding yet; the reason says what is there."""
     absent = missing()
     return False, NOT_YET if absent is None else f"{NOT_YET}; {absent}"
+
+
+class CudaBackend:
+    pass

@@ -10,7 +10,7 @@ from lab_engine.gemv import gemv_shapes
 from lab_engine.gemv_peer import nibble_pairs
 from lab_engine.gemv_token import (
     Reference,
-    loss_of_choice,
+    choice_error,
     product,
     random_hidden,
     random_matrix,
@@ -83,11 +83,15 @@ def test_an_error_is_relative_and_nan_stays_nan():
     assert not relative_error(torch.tensor([float("nan"), 4.0]), expected) <= 1e9
 
 
-def test_the_loss_of_a_choice_is_its_distance_from_the_largest_logit():
-    logits = torch.tensor([2.0, 9.0, 10.0, -20.0], dtype=torch.float64)
-    assert [loss_of_choice(token_id, logits) for token_id in (0, 1, 2, 3)] == [0.4, 0.05, 0.0, 1.5]
-    assert [loss_of_choice(token_id, logits) for token_id in (-1, 4)] == [math.inf, math.inf]
-    assert not loss_of_choice(0, logits * math.nan) <= 1
+def test_the_right_choice_is_the_lowest_id_of_the_largest_logit():
+    logits = torch.tensor([2.0, 10.0, 9.0, 10.0])
+    assert [choice_error(token_id, logits) for token_id in (-1, 0, 1, 2, 3)] == [
+        math.inf,
+        math.inf,
+        0.0,
+        math.inf,
+        math.inf,
+    ]
 
 
 def test_pytorchs_bytes_hold_the_even_weight_in_the_high_half():
