@@ -95,7 +95,7 @@ def pack_tiles(words: Tensor, scales: Tensor, plan: Plan) -> Tensor:
     for part in (words.view(plan.n, groups, -1), scales.view(plan.n, groups, 1)):
         padded = torch.cat([part, part.new_zeros(padding, *part.shape[1:])])
         units = padded.view(blocks, tiles, rows, groups, -1).transpose(2, 3)
-        parts.append(units.reshape(blocks, tiles, groups, -1).view(torch.uint8))
+        parts.append(units.reshape(blocks, tiles, groups, -1).contiguous().view(torch.uint8))
     gap = unit_bytes - sum(part.shape[-1] for part in parts)
     return torch.cat([*parts, parts[0].new_zeros(blocks, tiles, groups, gap)], dim=-1).flatten()
 
@@ -162,7 +162,7 @@ def gate_up(x: Tensor, norm: Tensor, eps: float, matrix: MmaMatrix, y: Tensor, d
 def lm_head(
     x: Tensor, norm: Tensor, eps: float, matrix: MmaMatrix, logits: Tensor, best: Tensor, dependent: bool = False
 ) -> None:
-    """logits = W RMSNorm(x), float32 (n,); best, int64 (1,) = the token of the largest: the lowest of equals, a NaN first."""
+    """logits = W RMSNorm(x), float32 (n,); best, int64 (1,) = the largest one's token: of equals the lowest, a NaN first."""
     outputs = (_output(logits, matrix.plan.n), _checked("best", best, 1, torch.int64), matrix.scratch)
     _launch("gemv_lm_head", matrix, (*_normed(x, norm, eps, matrix), *outputs), dependent)
 
