@@ -77,7 +77,7 @@ RUNGS: dict[str, Rung] = {
             "Tensor cores",
             "x as two int8 limbs in the columns of an INT8 product; exact sums.",
             "gemv_mma.cu",
-            "gemv_mma",
+            "gemv_plain",
             activation="int16 limbs",
             needs_hopper=True,
             access="mma",
