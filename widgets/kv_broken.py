@@ -1,17 +1,15 @@
 """Lab 04's picture of a broken cache: what two texts should be, what they became, and the slots that tell why."""
 
-from collections.abc import Sequence
-
 from lab_engine.kv_mistakes import BrokenText, KVMistakeTrace
 from lab_engine.kv_turns import PageState, Write
 from widgets.playground import Badge
 from widgets.still import WIDTH, Still, Surface, Words
-from widgets.token_text import LETTER, text_columns, text_pieces
+from widgets.token_text import LINE, draw_tokens, in_line, text_columns, text_rows
 from widgets.words import token_label
 
 HALF = WIDTH // 2
 COLUMNS = text_columns(HALF - 16)
-HEAD, LINE, GAP = 28, 18, 16
+HEAD, GAP = 28, 16
 SLOTS_X, SLOT, ROW = 160, 25, 26
 HUES = {"A": "c1", "B": "c2", "AB": "c4"}
 _ASKS = {
@@ -61,12 +59,8 @@ def _finding(trace: KVMistakeTrace) -> list[str]:
 # The texts ----------------------------------------------------------------------------------------------------------
 
 
-def _pieces(token_texts: Sequence[str]) -> list[tuple[int, int, int, str]]:
-    return text_pieces(list(token_texts), COLUMNS)
-
-
 def _text_height(text: BrokenText) -> int:
-    rows = max(_pieces(one)[-1][1] for one in (text.right, text.wrong)) + 1
+    rows = max(text_rows(one, COLUMNS) for one in (text.right, text.wrong))
     return HEAD + LINE * rows + GAP
 
 
@@ -78,23 +72,8 @@ def _draw_text(surface: Surface, text: BrokenText, top: float) -> None:
     surface.text(WIDTH, top + HEAD / 2, "all right" if text.departs is None else "box: first wrong token", "s mu e")
     surface.line(0, top + HEAD - 2, HALF - 8, top + HEAD - 2)
     surface.line(HALF + 8, top + HEAD - 2, WIDTH, top + HEAD - 2)
-    _draw_tokens(surface, text.right, 0, top + HEAD, None)
-    _draw_tokens(surface, text.wrong, HALF + 8, top + HEAD, text.departs)
-
-
-def _draw_tokens(surface: Surface, token_texts: Sequence[str], left: float, top: float, departs: int | None) -> None:
-    """Letters on a grid; the token `departs` has a box, the ones after it are underlined."""
-    for token, row, column, string in _pieces(token_texts):
-        x, y, width = left + LETTER * column, top + LINE * row + LINE / 2, LETTER * len(string)
-        wrong = departs is not None and token >= departs
-        if token == departs:
-            surface.rect(x, y - 8, width, 16, "cw fill")
-        shown = string.lstrip(" ")
-        indent = LETTER * (len(string) - len(shown))
-        if wrong and token != departs and shown:
-            surface.line(x + indent, y + 8, x + width, y + 8, "axis")
-        if shown:
-            surface.text(x + indent, y, shown, "m cw ink" if wrong else "m mu" if shown == "↵" else "m")
+    draw_tokens(surface, text.right, 0, top + HEAD, COLUMNS)
+    draw_tokens(surface, text.wrong, HALF + 8, top + HEAD, COLUMNS, text.departs)
 
 
 # The pages ----------------------------------------------------------------------------------------------------------
@@ -148,16 +127,11 @@ def _unread(trace: KVMistakeTrace) -> set[tuple[int, int]]:
 def _text(trace: KVMistakeTrace) -> str:
     lines = []
     for text in trace.texts:
-        lines += [f"{text.name} right  {_in_line(text.right)}", f"  wrong  {_in_line(text.wrong, text.departs)}"]
+        lines += [f"{text.name} right  {in_line(text.right)}", f"  wrong  {in_line(text.wrong, text.departs)}"]
     unread = _unread(trace)
     lines += [_page_line(page, unread) for page in trace.pages]
     star = "never read" if unread else "written twice, the letter is the last writer's"
     return "\n".join([*lines, f"* {star}; |: the first wrong token begins"])
-
-
-def _in_line(token_texts: Sequence[str], departs: int | None = None) -> str:
-    marked = ["|" * (at == departs) + text for at, text in enumerate(token_texts)]
-    return "".join(marked).replace("\n", "↵")
 
 
 def _page_line(page: PageState, unread: set[tuple[int, int]]) -> str:

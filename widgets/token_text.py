@@ -1,7 +1,14 @@
 """Tokens on a grid of letters, as widgets/static/token_text.js lays them out in the browser."""
 
+from collections.abc import Sequence
+
+from widgets.still import Surface
+
 LETTER = 7.23
 """Px of a 12 px letter of DejaVu Sans Mono."""
+
+LINE = 18
+"""Px from one row of letters to the next."""
 
 
 def text_columns(width: int) -> int:
@@ -32,3 +39,31 @@ def text_pieces(texts: list[str], columns: int) -> list[tuple[int, int, int, str
                 pieces[-1] = (*pieces[-1][:3], pieces[-1][3] + shown)
             row, column, fresh = (row + 1, 0, True) if letter == "\n" else (row, column + 1, False)
     return pieces
+
+
+def text_rows(texts: Sequence[str], columns: int) -> int:
+    """Rows that the tokens take."""
+    return text_pieces(list(texts), columns)[-1][1] + 1
+
+
+def draw_tokens(
+    surface: Surface, texts: Sequence[str], left: float, top: float, columns: int, departs: int | None = None
+) -> None:
+    """Letters on a grid; the token `departs` has a box, the ones after it are underlined."""
+    for token, row, column, string in text_pieces(list(texts), columns):
+        x, y, width = left + LETTER * column, top + LINE * row + LINE / 2, LETTER * len(string)
+        wrong = departs is not None and token >= departs
+        if token == departs:
+            surface.rect(x, y - 8, width, 16, "cw fill")
+        shown = string.lstrip(" ")
+        indent = LETTER * (len(string) - len(shown))
+        if wrong and token != departs and shown:
+            surface.line(x + indent, y + 8, x + width, y + 8, "axis")
+        if shown:
+            surface.text(x + indent, y, shown, "m cw ink" if wrong else "m mu" if shown == "↵" else "m")
+
+
+def in_line(texts: Sequence[str], departs: int | None = None) -> str:
+    """All tokens in one line, a bar before the token `departs`."""
+    marked = ["|" * (at == departs) + text for at, text in enumerate(texts)]
+    return "".join(marked).replace("\n", "↵")
