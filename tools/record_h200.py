@@ -23,7 +23,7 @@ from typing import Any
 
 from lab_engine.errors import NanoqwenError, RecordingError
 from lab_engine.recordings import Provenance, Recording, parse_recording, source_hash
-from tools import h200_attention, h200_copy, h200_gemv_token, h200_machine, h200_unpack
+from tools import h200_attention, h200_copy, h200_gemv, h200_gemv_token, h200_machine, h200_unpack
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,7 @@ RECORDERS = {
     "unpack": Recorder(h200_unpack.SOURCES, h200_unpack.record, h200_machine.cupy_cuda),
     "copy": Recorder(h200_copy.SOURCES, h200_copy.record, h200_machine.torch_cuda),
     "paged_attention": Recorder(h200_attention.SOURCES, h200_attention.record, h200_machine.torch_cuda),
+    "gemv": Recorder(h200_gemv.SOURCES, h200_gemv.record, h200_machine.torch_cuda),
     "gemv_token": Recorder(h200_gemv_token.SOURCES, h200_gemv_token.record, h200_machine.torch_cuda),
 }
 

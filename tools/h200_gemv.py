@@ -1,0 +1,251 @@
+"""The recording `gemv`: every rung of the ladder in the shapes of the 7B, beside PyTorch's product; all checked."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lab_engine.errors import RecordingError
+from tools import h200_gemv_ncu, h200_machine
+from tools.h200_gemv_code import code
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from lab_engine.weights import Int4Matrix
+
+SOURCES = tuple(
+    f"lab_engine/kernels/{name}"
+    for name in (
+        "edge.cu gemv_coalesced.cu gemv_dot.cuh gemv_dp4a.cu gemv_index.cuh gemv_lop3.cu gemv_mma.cu gemv_mma.cuh "
+        "gemv_naive.cu gemv_prmt.cu gemv_ring.cu gemv_rows.cu gemv_triton.py gemv_x.cuh nibbles.cuh read.cu unpack.cuh"
+    ).split()
+)
+MODEL, REPLAYS = "7B", 51
+HEAD_CALLS = 4  # of lm_head in one graph: each reads 281 MB, which no cache holds until the next
+NODES = 100
+EDGES = {"plain": False, "dependent": True}
+TOOLS = {"memcheck": "0 errors", "racecheck": "0 hazards"}
+PROCESSES = 13  # of compute-sanitizer at once: most of their time is PyTorch's start
+
+Gemv = Callable[["Tensor"], "Tensor"]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The matrices of all layers of one stage, the x of all of them, and what each of them gives in float64."""
+
+    name: str
+    matrices: tuple[Int4Matrix, ...]
+    x: Tensor
+    expected: tuple[Tensor, ...]
+
+    @property
+    def rounds(self) -> int:
+        """How often the matrices are multiplied in one graph."""
+        return HEAD_CALLS if self.name == "lm_head" else 1
+
+
+def record() -> tuple[dict[str, Any], dict[str, int]]:
+    """Take the recording on this machine: its data, and the clocks while the rung `rows` runs."""
+    from lab_engine import gemv_gpu
+    from lab_engine.config import QWEN2_5_CODER
+    from lab_engine.gemv_ladder import RUNGS
+    from lab_engine.gpu import multiprocessors
+
+    h200_machine.check_device()
+    say = _Clock()
+    layers = QWEN2_5_CODER[MODEL].num_layers
+    stages = {name: make_stage(name, *shape, layers) for name, shape in shapes().items()}
+    say("weights and their products in float64")
+    data: dict[str, Any] = {
+        "shapes": {name: {"n": n, "k": k, "bytes": weight_bytes(n, k)} for name, (n, k) in shapes().items()},
+        "replays": REPLAYS,
+        "layers": layers,
+        "edge_us": edges(),
+        "read_bytes_per_second": round(gemv_gpu.read_bandwidth()),
+        "peer": peer(stages),
+    }
+    say("edges, bandwidth, peer")
+    us = {}
+    for name in RUNGS:
+        us[name] = {stage.name: rung_times(name, stage) for stage in stages.values()}
+        say(f"{name}: {us[name]}")
+    clocks = clocks_under_load(stages["gate_up"])
+    data["parts"] = parts()
+    say("parts")
+    checked = checks(tuple(RUNGS))
+    say("compute-sanitizer")
+    typical = shapes()[h200_gemv_ncu.STAGE]
+    profiles = h200_gemv_ncu.profile(typical)
+    say("ncu")
+    data["rungs"] = {
+        name: {"us": us[name], "error": errors(name)}
+        | code(name, typical, multiprocessors())
+        | checked[name]
+        | {"ncu": profiles.get(name)}
+        for name in RUNGS
+    }
+    say("errors, code")
+    return data, clocks
+
+
+def shapes() -> dict[str, tuple[int, int]]:
+    """(n, k) of the 7B by stage."""
+    from lab_engine.config import QWEN2_5_CODER
+    from lab_engine.gemv import gemv_shapes
+
+    return gemv_shapes(QWEN2_5_CODER[MODEL])
+
+
+def weight_bytes(n: int, k: int) -> int:
+    """Of the nibbles and the scales of a matrix."""
+    from lab_engine.gemv import gemv_bytes
+
+    counted = gemv_bytes(n, k)
+    return counted.weights + counted.scales
+
+
+def make_stage(name: str, n: int, k: int, layers: int, device: str = "cuda") -> Stage:
+    """Random matrices, as many as there are layers, of lm_head one; and x of the size of activations after a norm."""
+    import torch
+
+    from lab_engine.gemv_token import product, random_matrix
+
+    generator = torch.Generator(device).manual_seed(n + k)
+    matrices = tuple(random_matrix(n, k, generator) for _ in range(1 if name == "lm_head" else layers))
+    x = torch.randn(k, generator=generator, device=device).to(torch.float16)
+    return Stage(name, matrices, x, tuple(product([matrix], x) for matrix in matrices))
+
+
+def rung_times(name: str, stage: Stage) -> dict[str, float]:
+    """Microseconds a call of a rung, whose outputs after the last replay are compared with float64."""
+    from lab_engine.gemv_ladder import RUNGS, load
+    from tools.h200_gemv_check import TOLERANCES
+
+    gemvs = [load(name, matrix.words, matrix.scales) for matrix in stage.matrices]
+    return timed(f"{name}, {stage.name}", gemvs, stage, stage.x, TOLERANCES[RUNGS[name].activation])
+
+
+def peer(stages: dict[str, Stage]) -> dict[str, Any]:
+    """PyTorch's INT4 product of the same matrices, with x in bfloat16: microseconds a call by stage."""
+    import torch
+
+    from lab_engine import gemv_peer
+
+    found = {}
+    for stage in stages.values():
+        gemvs = [_flat(gemv_peer.load([matrix])) for matrix in stage.matrices]
+        x = stage.x[None].to(torch.bfloat16)
+        found[stage.name] = timed(f"{gemv_peer.NAME}, {stage.name}", gemvs, stage, x, gemv_peer.TOLERANCE)
+    return {gemv_peer.NAME: found}
+
+
+def _flat(multiply: Gemv) -> Gemv:
+    return lambda x: multiply(x)[0]
+
+
+def timed(what: str, gemvs: Sequence[Gemv], stage: Stage, x: Tensor, tolerance: float) -> dict[str, float]:
+    """Time a graph of all calls; RecordingError unless every output of its last replay is right."""
+    import torch
+
+    from lab_engine.gemv_token import relative_error
+    from lab_engine.gpu import replay_seconds
+
+    outputs: list[Tensor] = []
+
+    def run() -> None:
+        outputs[:] = [gemv(x) for _ in range(stage.rounds) for gemv in gemvs]
+
+    seconds = replay_seconds(run, REPLAYS)
+    expected = stage.expected * stage.rounds
+    error = float(torch.tensor([relative_error(*pair) for pair in zip(outputs, expected, strict=True)]).max())
+    if not error <= tolerance:  # NaN as well
+        raise RecordingError(f"{what}: wrong by {error:.1e}, expected {tolerance:.0e} or less, so no time counts")
+    return microseconds(seconds, len(outputs))
+
+
+def microseconds(seconds: Sequence[float], calls: int) -> dict[str, float]:
+    """A call: the median over the replays, and the largest less the smallest."""
+    found = [1e6 * value / calls for value in seconds]
+    return {"us": round(statistics.median(found), 2), "us_spread": round(max(found) - min(found), 2)}
+
+
+def edges() -> dict[str, float]:
+    """Microseconds from one empty kernel to the next in a graph, by how they are launched; a block a multiprocessor."""
+    from lab_engine.gpu import Kernels, multiprocessors, replay_seconds
+
+    kernels, blocks = Kernels("edge.cu"), multiprocessors()
+
+    def launch(edge: str) -> None:
+        for _ in range(NODES):
+            kernels.launch(f"edge_{edge}", blocks, 128, dependent=EDGES[edge])
+
+    return {edge: microseconds(replay_seconds(lambda: launch(edge), REPLAYS), NODES)["us"] for edge in EDGES}  # noqa: B023 - called at once
+
+
+def parts() -> dict[str, Any]:
+    """By stage and variant: where the time of INT8 and of fp16 goes, as the engine measures it."""
+    from lab_engine.gemv_parts import measure_parts
+
+    return {stage: measure_parts(*shape) for stage, shape in shapes().items()}
+
+
+def errors(name: str) -> dict[str, Any]:
+    """The largest relative error of a rung over all cases; RecordingError beyond its tolerance."""
+    from lab_engine.gemv_ladder import RUNGS
+    from tools.h200_gemv_check import TOLERANCES, errors_of
+
+    largest, cases = errors_of(name)
+    tolerance = TOLERANCES[RUNGS[name].activation]
+    if not largest <= tolerance:
+        raise RecordingError(f"{name}: wrong by {largest:.1e}, expected {tolerance:.0e} or less")
+    return {"largest": largest, "cases": cases, "tolerance": tolerance}
+
+
+def checks(names: Sequence[str]) -> dict[str, dict[str, str]]:
+    """What memcheck and racecheck count, by rung; RecordingError unless it is nothing."""
+    from tools.h200_gemv_check import sanitize
+
+    jobs = [(name, tool) for tool in reversed(TOOLS) for name in names]  # racecheck takes longer
+    found: dict[str, dict[str, str]] = {name: {} for name in names}
+    with ThreadPoolExecutor(PROCESSES) as pool:
+        for (name, tool), verdict in zip(jobs, pool.map(lambda job: sanitize(*job), jobs), strict=True):
+            if verdict != TOOLS[tool]:
+                raise RecordingError(f"{name}: {tool} found {verdict}")
+            found[name][tool] = verdict
+    return found
+
+
+def clocks_under_load(stage: Stage) -> dict[str, int]:
+    """The clocks while the rung `rows` runs, more than a second of it."""
+    import torch
+
+    from lab_engine.gemv_ladder import load
+
+    gemvs = [load("rows", matrix.words, matrix.scales) for matrix in stage.matrices]
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        outputs = [gemv(stage.x) for gemv in gemvs]
+    for _ in range(3000):
+        graph.replay()
+    clocks = h200_machine.clocks_mhz()
+    if torch.cuda.current_stream().query():
+        raise RecordingError("clocks: the kernels had ended before nvidia-smi answered")
+    torch.cuda.synchronize()
+    del outputs  # they had to live as long as the graph
+    return clocks
+
+
+class _Clock:
+    """Prints what is done, and after how many seconds."""
+
+    def __init__(self) -> None:
+        self.start = time.monotonic()
+
+    def __call__(self, what: str) -> None:
+        print(f"{time.monotonic() - self.start:6.1f} s  {what}", flush=True)
