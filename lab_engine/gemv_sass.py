@@ -30,14 +30,19 @@ WEIGHTS = {
     "lop3": ("LDG.E.128.CONSTANT", Fraction(32)),
     "prmt": ("LDG.E.128.CONSTANT", Fraction(32)),
     "rows": ("LDG.E.128.CONSTANT", Fraction(32)),
-    "ring": ("LDS.128", Fraction(32, 3)),
+    "ring": ("HADD2", Fraction(4)),
+    "mma": ("IMMA.16832.S8.S8", Fraction(16)),
+    "dp4a_separate": ("LDG.E.128.CONSTANT", Fraction(32)),
+    "dp4a_fused": ("LDG.E.128.CONSTANT", Fraction(32)),
+    "dp4a_limbs": ("LDG.E.128.CONSTANT", Fraction(32)),
     "triton_naive": ("LDG.E", Fraction(8)),
     "triton_coalesced": ("LDG.E.128", Fraction(32, 5)),
     "triton_best": ("LDG.E.128", Fraction(32 * 2, 3)),
 }
-"""Rung -> an opcode of its inner loop, and weights a lane for each. Where words and x are loaded alike, a share."""
+"""Rung -> an opcode of its inner loop, and weights a lane for each: a load of words, or what is done once a word (two
+HADD2 in ring) or tile (IMMA). Where words and x are loaded alike, a share."""
 
-_BACK = re.compile(r"\bBRA(?:\.\w+)* .*0x([0-9a-f]+)")
+_BRANCH = re.compile(r"\bBRA(?:\.\w+)* .*0x([0-9a-f]+)")
 
 
 @dataclass(frozen=True)
@@ -64,23 +69,34 @@ def rung_loop(name: str) -> InnerLoop:
 
 def rung_listing(name: str) -> tuple[SassLine, ...]:
     """All instructions of the kernel of a rung, compiled for Hopper now; errors as rung_loop."""
-    if name.startswith("triton_"):
-        [listing] = disassemble(_triton_cubin(name)).values()
-        return listing
     from lab_engine.gemv_ladder import RUNGS
 
-    return disassemble(compile_cubin(RUNGS[name].source))[RUNGS[name].kernel]
+    kernels = disassemble(rung_cubin(name))
+    if (kernel := RUNGS[name].kernel) not in kernels:
+        raise NanoqwenError(f"rung {name}: no kernel {kernel} in {RUNGS[name].source}, found {', '.join(kernels)}")
+    return kernels[kernel]
+
+
+def rung_cubin(name: str) -> bytes:
+    """The machine code of a rung's source, compiled for Hopper now."""
+    if name.startswith("triton_"):
+        return _triton_cubin(name)
+    from lab_engine.gemv_ladder import RUNGS
+
+    return compile_cubin(RUNGS[name].source)
 
 
 def inner_loop(listing: Sequence[SassLine], opcode: str, weights: Fraction) -> InnerLoop:
     """Of the loops with the most instructions `opcode`, the shortest: the others hold it, or wait out of line.
 
-    weights: of a lane, for each of these instructions. NanoqwenError where no loop has one.
+    Without the parts that a turn can jump over if they hold loops of their own and no `opcode`: waiting, and what is
+    done once. weights: of a lane, for each `opcode`. NanoqwenError where no loop has one.
     """
     found = [(sum(line.opcode == opcode for line in loop), -len(loop), loop) for loop in _loops(listing)]
-    most, _, lines = max(found, key=lambda one: one[:2], default=(0, 0, ()))
+    most, _, loop = max(found, key=lambda one: one[:2], default=(0, 0, ()))
     if not most:
         raise NanoqwenError(f"machine code: no loop with {opcode} among {len(listing)} instructions")
+    lines = _every_turn(loop, opcode)
     return InnerLoop(lines, int(most * weights), count_classes(lines))
 
 
@@ -95,11 +111,26 @@ _CLASS = {opcode: name for name, opcodes in CLASSES.items() for opcode in opcode
 
 def _loops(listing: Sequence[SassLine]) -> list[tuple[SassLine, ...]]:
     """What lies from the target of each backward branch to the branch."""
-    loops = []
-    for end, line in enumerate(listing):
-        if (found := _BACK.search(line.text)) and (target := int(found[1], 16)) < line.address:
-            loops.append(tuple(one for one in listing[: end + 1] if one.address >= target))
-    return loops
+    return [
+        tuple(one for one in listing if target <= one.address <= line.address)
+        for line, target in _branches(listing)
+        if target < line.address
+    ]
+
+
+def _every_turn(loop: tuple[SassLine, ...], opcode: str) -> tuple[SassLine, ...]:
+    """The loop without those parts behind a forward branch that hold a loop and no `opcode`."""
+    dropped: set[SassLine] = set()
+    for line, target in _branches(loop):
+        part = [one for one in loop if line.address < one.address < target <= loop[-1].address]
+        if _loops(part) and not any(one.opcode == opcode for one in part):
+            dropped.update(part)
+    return tuple(line for line in loop if line not in dropped)
+
+
+def _branches(listing: Sequence[SassLine]) -> list[tuple[SassLine, int]]:
+    """Every branch with the address of its target."""
+    return [(line, int(found[1], 16)) for line in listing if (found := _BRANCH.search(line.text))]
 
 
 def _triton_cubin(name: str) -> bytes:
