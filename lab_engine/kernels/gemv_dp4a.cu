@@ -10,21 +10,23 @@
 // A lane's 32 weights lie in one group and give an exact int32. Sums of those are float32, in an order that never
 // changes. Rows, lanes and batches are those of gemv_rows.cu. A block takes tile after tile, so that it prepares x once,
 // and its first weights are on their way meanwhile.
-#include "gemv_dot.cuh"
+#include "gemv_x.cuh"
 #include "nibbles.cuh"
 
-constexpr int kRows = rows_rows(), kBatch = 4, kThreads = 32 * rows_warps();
+constexpr int kRows = rows_rows(), kThreads = 32 * rows_warps();
 constexpr unsigned kEveryLane = 0xffffffff;
 
 // A quantized x. limbs: pieces of 16 codes, [high limb][low limb] or the only one, code_pieces(k) each; scales: one
 // float a group, divided by the 16 that unpack_int8 leaves in the weights. A word of eight weights has weights 0 4 1 5 in
-// one register and 2 6 3 7 in the other, so each run of eight codes lies in that order.
+// one register and 2 6 3 7 in the other, so each run of eight codes lies in that order. Up to whole 1024 follow zeros,
+// which idle lanes multiply by.
 struct Activation {
     uint4* limbs;
     float* scales;
 };
 
-__host__ __device__ constexpr int code_pieces(int k) { return (k + 1023) / 1024 * 64; }
+__host__ __device__ constexpr int code_groups(int k) { return (k + 1023) / 1024 * 8; }
+__host__ __device__ constexpr int code_pieces(int k) { return code_groups(k) * 8; }
 
 // A lane needs pieces 2 * lane and 2 * lane + 1 of each 64. Its j-th lies in place 32 * j + lane, as x_place does it.
 __device__ __forceinline__ int code_place(int piece) { return piece / 64 * 64 + piece % 2 * 32 + piece % 64 / 2; }
@@ -54,11 +56,11 @@ __device__ __forceinline__ uint2 eight_codes(const int (&v)[8]) {
 template <int kLimbs>
 __device__ __forceinline__ void quantize(const Half* x, Activation out, int k, int warp, int warps) {
     constexpr float kLargest = kLimbs == 1 ? 127 : 32512;
-    const int lane = threadIdx.x % 16, groups = k / 128;
+    const int lane = threadIdx.x % 16;
 #pragma unroll 2
-    for (int first = 2 * warp; first < groups; first += 2 * warps) {
+    for (int first = 2 * warp; first < code_groups(k); first += 2 * warps) {
         const int group = first + threadIdx.x % 32 / 16, run = group * 16 + lane;
-        const uint4 eight = group < groups ? reinterpret_cast<const uint4*>(x)[run] : uint4{};
+        const uint4 eight = group < k / 128 ? reinterpret_cast<const uint4*>(x)[run] : uint4{};
         const float2 pairs[4] = {to_float2(eight.x), to_float2(eight.y), to_float2(eight.z), to_float2(eight.w)};
         float largest = 0;
 #pragma unroll
@@ -67,7 +69,6 @@ __device__ __forceinline__ void quantize(const Half* x, Activation out, int k, i
         for (int distance = 8; distance > 0; distance /= 2) {
             largest = larger_or_nan(largest, __shfl_xor_sync(kEveryLane, largest, distance));
         }
-        if (group == groups) continue;  // an odd number of groups: the last pair is half empty
         const float inverse = largest > 0 ? kLargest / largest : 0;
         int v[8];
 #pragma unroll
@@ -86,22 +87,23 @@ __device__ __forceinline__ void quantize(const Half* x, Activation out, int k, i
     }
 }
 
-// What a lane reads in kBatch iterations, all of it before the first is used. Idle lanes and rows get zeros.
+// What a lane reads in a batch of four iterations, all of it before the first is used. Idle lanes and rows get zeros.
 struct Batch {
     uint4 packed[kBatch][kRows];
-    Half factors[kBatch][kRows];
+    Half scales[kRows];
 
-    __device__ __forceinline__ void load(const unsigned* __restrict__ words, const Half* __restrict__ scales, int n,
-                                         int k, int tile, int first) {
+    __device__ __forceinline__ void load(const unsigned* __restrict__ words, const Half* __restrict__ all_scales, int n,
+                                         int k, int tile, int batch) {
         const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 #pragma unroll
-        for (int b = 0; b < kBatch; ++b) {
+        for (int j = 0; j < kRows; ++j) {
+            const long long row = rows_row(tile, warp, lane, j);
+            scales[j] = load_scales(all_scales, row, n, k, batch, lane);
 #pragma unroll
-            for (int j = 0; j < kRows; ++j) {
-                const long long row = rows_row(tile, warp, lane, j);
-                const bool active = row < n && rows_active(k, lane, first + b);
-                packed[b][j] = active ? load16(words, rows_byte(row, k, lane, first + b)) : uint4{};
-                factors[b][j] = active ? load_scale(scales, row, k, group_of(rows_offset(lane, first + b))) : Half(0);
+            for (int b = 0; b < kBatch; ++b) {
+                const int i = batch * kBatch + b;
+                const bool active = row < n && rows_active(k, lane, i);
+                packed[b][j] = active ? load16(words, rows_byte(row, k, lane, i)) : uint4{};
             }
         }
     }
@@ -127,22 +129,24 @@ __device__ __forceinline__ int dot32_codes(uint4 packed, const uint4 (&x)[kLimbs
 }
 
 template <int kLimbs>
-__device__ __forceinline__ void multiply(const Batch& batch, Activation x, int k, int first, float (&sums)[kRows]) {
+__device__ __forceinline__ void multiply(const Batch& own, Activation x, int k, int batch, float (&sums)[kRows]) {
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int b = 0; b < kBatch; ++b) {
-        if (!rows_active(k, lane, first + b)) break;  // nothing lies behind the last group of x
+        const int i = batch * kBatch + b;
+        if (i >= rows_iterations(k)) break;
         uint4 codes[kLimbs][2];
 #pragma unroll
         for (int limb = 0; limb < kLimbs; ++limb) {
-            const uint4* own = x.limbs + limb * code_pieces(k) + (first + b) * 64 + lane;
-            codes[limb][0] = own[0];
-            codes[limb][1] = own[32];
+            const uint4* pieces = x.limbs + limb * code_pieces(k) + i * 64 + lane;
+            codes[limb][0] = pieces[0];
+            codes[limb][1] = pieces[32];
         }
-        const float scale = x.scales[group_of(rows_offset(lane, first + b))];
+        const float x_scale = x.scales[group_of(rows_offset(lane, i))];
 #pragma unroll
         for (int j = 0; j < kRows; ++j) {
-            sums[j] += float(dot32_codes(batch.packed[b][j], codes)) * (to_float(batch.factors[b][j]) * scale);
+            const float scale = own_scale(own.scales[j], lane, b) * x_scale;
+            sums[j] += float(dot32_codes(own.packed[b][j], codes)) * scale;
         }
     }
 }
@@ -165,15 +169,15 @@ __device__ __forceinline__ void gemv(const unsigned* __restrict__ words, const H
     bool ready = false;
     for (int tile = blockIdx.x; rows_row(tile, 0, 0, 0) < n; tile += gridDim.x) {
         float sums[kRows] = {};
-        for (int first = 0; first < rows_iterations(k); first += kBatch) {
-            Batch batch;
-            batch.load(words, scales, n, k, tile, first);
+        for (int batch = 0; batch * kBatch < rows_iterations(k); ++batch) {
+            Batch own;
+            own.load(words, scales, n, k, tile, batch);
             if (!ready) {
                 prepare(memory);
                 __syncthreads();
                 ready = true;
             }
-            multiply<kLimbs>(batch, activation_at<kLimbs>(memory, k), k, first, sums);
+            multiply<kLimbs>(own, activation_at<kLimbs>(memory, k), k, batch, sums);
         }
         store(sums, y, n, tile);
     }
@@ -186,10 +190,7 @@ __device__ __forceinline__ void gemv_given(const unsigned* words, const Half* sc
     gemv<kLimbs>(words, scales, y, n, k, [=](uint4* memory) {
         const int codes = kLimbs * code_pieces(k);
 #pragma unroll 1
-        for (int i = threadIdx.x; i < codes; i += kThreads) memory[i] = x[i];
-        const float* given = reinterpret_cast<const float*>(x + codes);
-#pragma unroll 1
-        for (int i = threadIdx.x; i < k / 128; i += kThreads) reinterpret_cast<float*>(memory + codes)[i] = given[i];
+        for (int i = threadIdx.x; i < codes + code_groups(k) / 4; i += kThreads) memory[i] = x[i];  // and the scales
     });
 }
 
@@ -222,14 +223,16 @@ KERNEL quantize_limbs(const Half* x, uint4* out, int k) { quantize_alone<2>(x, o
 KERNEL read_rows(WEIGHTS, unsigned* seen, int n, int k) {
     for (int tile = blockIdx.x; rows_row(tile, 0, 0, 0) < n; tile += gridDim.x) {
         unsigned sum = 0;
-        for (int first = 0; first < rows_iterations(k); first += kBatch) {
-            Batch batch;
-            batch.load(words, scales, n, k, tile, first);
+        for (int batch = 0; batch * kBatch < rows_iterations(k); ++batch) {
+            Batch own;
+            own.load(words, scales, n, k, tile, batch);
 #pragma unroll
             for (int i = 0; i < kBatch * kRows; ++i) {
-                const uint4 four = batch.packed[i / kRows][i % kRows];
-                sum ^= four.x ^ four.y ^ four.z ^ four.w ^ batch.factors[i / kRows][i % kRows];
+                const uint4 four = own.packed[i / kRows][i % kRows];
+                sum ^= four.x ^ four.y ^ four.z ^ four.w;
             }
+#pragma unroll
+            for (Half scale : own.scales) sum ^= scale;
         }
         sum = __reduce_xor_sync(kEveryLane, sum);
         const long long row = rows_row(tile, threadIdx.x / 32, 0, 0);

@@ -147,9 +147,9 @@ def test_a_large_one_fills_every_multiprocessor_three_times():
     assert Launch(152064, 3584, sms=132).grid == 396
 
 
-def test_a_quantized_x_is_half_as_long_as_fp16_and_a_scale_a_group():
-    assert activation_bytes(18944, 1) == 19 * 1024 + 148 * 4
-    assert activation_bytes(128, 2) == 2 * 1024 + 4
+def test_a_quantized_x_is_codes_and_a_scale_a_group_for_whole_1024():
+    assert activation_bytes(18944, 1) == 19 * 1024 + 19 * 8 * 4
+    assert activation_bytes(128, 2) == 2 * 1024 + 8 * 4
 
 
 def test_an_unknown_rung_is_refused_with_the_known_ones():
