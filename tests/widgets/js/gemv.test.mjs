@@ -1,0 +1,116 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { test } from "node:test";
+import view, { dragRoofline, drawRoofline, roofAxes, roofLayout } from "../../../widgets/static/gemv.js";
+import { byteRows, keyRoofline, longestPart, rooflineSentence, rooflineTools, stageTime } from "../../../widgets/static/gemv_model.js";
+import { codeLine } from "../../../widgets/static/state.js";
+import { measure, overlap, textBox } from "./data.mjs";
+
+const { bare, ladder } = JSON.parse(readFileSync(new URL("gemv.json", import.meta.url), "utf-8"));
+const widths = [868, 761, 760, 586];
+const both = [bare, ladder];
+const near = (a, b) => Math.abs(a - b) <= 1e-12 * Math.max(Math.abs(a), Math.abs(b));
+const eachScene = (work) => both.forEach(({ trace, cases }) => cases.forEach((one) => work(trace, one.state, one)));
+const start = bare.cases[0].state;
+
+test("the module's default export is a widget", () => assert.equal(typeof view.render, "function"));
+
+test("times, bytes and sentence are those of Python, at every setting", () => {
+  assert.ok(bare.cases.length > 80);
+  eachScene((trace, state, { sentence, bytes, time }) => {
+    const found = stageTime(trace, state);
+    [found.memory, found.instructions, found.arithmetic, found.edge, found.seconds].forEach((value, at) => assert.ok(near(value, time[at]), `${JSON.stringify(state)}: ${value}, ${time[at]}`));
+    assert.equal(rooflineSentence(trace, state), sentence);
+    assert.deepEqual(byteRows(trace, state), bytes);
+  });
+});
+
+test("the copied line is the one that Python writes", () => both.forEach(({ spec, cases }) => cases.forEach(({ state, code }) => assert.equal(codeLine(spec, state), code))));
+
+test("the picture's height depends on the width and the ladder alone", () => {
+  for (const width of widths)
+    for (const { trace, cases } of both) assert.equal(new Set(cases.map(({ state }) => drawRoofline(trace, state, width, measure).height)).size, 1, `at ${width}`);
+});
+
+test("no text leaves the picture, and none but numbers of kernels and what has a halo overlaps another", () => {
+  for (const width of widths)
+    eachScene((trace, state) => {
+      const { marks, height } = drawRoofline(trace, state, width, measure);
+      const texts = marks.filter(({ tag }) => tag === "text");
+      texts.forEach((mark) => {
+        const box = textBox(mark);
+        assert.ok(box[0] >= -2 && box[2] <= width + 2 && box[1] >= -1 && box[3] <= height + 1, `"${mark.text}" leaves at ${width}: ${box}`);
+      });
+      const fixed = texts.filter((mark) => !/over/.test(mark.class) && !mark.set);
+      fixed.forEach((mark, at) => fixed.slice(at + 1).forEach((other) => assert.ok(!overlap(textBox(mark), textBox(other)), `"${mark.text}" overlaps "${other.text}" at ${width}`)));
+    });
+});
+
+test("every number in the picture is a number", () => {
+  eachScene((trace, state) => {
+    for (const mark of drawRoofline(trace, state, 868, measure).marks) {
+      for (const name of ["x", "y", "width", "height", "x1", "x2", "y1", "y2", "cx", "cy", "r"])
+        if (name in mark) assert.ok(Number.isFinite(mark[name]) && (mark[name] >= 0 || !/width|height/.test(name)), `${name} of ${JSON.stringify(mark)}`);
+      if (mark.d) assert.doesNotMatch(mark.d, /NaN|Infinity/);
+    }
+  });
+});
+
+test("a sentence fits into the two rows of the foot, wide and narrow", () => {
+  for (const [room, name] of [[868 - 120, "wide"], [586 - 120, "narrow"]])
+    eachScene((trace, state, { sentence }) => {
+      let [rows, used] = [1, 0];
+      sentence.split(" · ").forEach((part, at) => {
+        const wide = (measure(at ? ` · ${part}` : part) * 13) / 12;
+        if (used && used + wide > room) [rows, used] = [rows + 1, wide];
+        else used += wide;
+      });
+      assert.ok(rows <= 2, `${name}: ${sentence}`);
+    });
+});
+
+test("the knee of the H200's roof lies at 1.69 instructions a weight, as counted by hand", () => {
+  const state = { ...start, stage: "down", edge: 0 };
+  const knee = (0.515625 * 132 * 64 * 1.82e9) / 4.68e12;
+  assert.equal(longestPart(stageTime(bare.trace, state, knee * 0.99)), "memory");
+  assert.equal(longestPart(stageTime(bare.trace, state, knee * 1.01)), "instructions");
+});
+
+test("fewer instructions than the budget bring o nothing, and no edge brings 63 percent", () => {
+  const seconds = (change) => stageTime(bare.trace, { ...start, ...change }).seconds;
+  assert.equal(seconds({ ops: 1.6 }), seconds({ ops: 0.25 }));
+  assert.ok(Math.abs(1 - seconds({ edge: 0 }) / seconds({}) - 0.63) < 0.01);
+});
+
+test("a drag sets the instructions under the pointer and stops at the ends", () => {
+  for (const width of widths) {
+    const axes = roofAxes(roofLayout(bare.trace, width).plot);
+    for (const ops of [8, 4.125, 0.625, 0.25]) assert.deepEqual(dragRoofline(bare.trace, start, width, measure, { x: axes.x(ops) }), { ops, rung: "" });
+    assert.equal(dragRoofline(bare.trace, start, width, measure, { x: -50 }).ops, 8);
+    assert.equal(dragRoofline(bare.trace, start, width, measure, { x: 5000 }).ops, 0.25);
+  }
+});
+
+test("keys change instructions, batch and kernel; each button's letter does what the button does", () => {
+  const { trace } = ladder;
+  assert.deepEqual(keyRoofline(trace, start, "ArrowLeft"), { ops: 0.688, rung: "" });
+  assert.deepEqual(keyRoofline(trace, start, "ArrowRight"), { ops: 0.568, rung: "" });
+  assert.deepEqual(keyRoofline(trace, start, "PageUp"), { batch: 2 });
+  assert.deepEqual(keyRoofline(trace, { ...start, batch: 256 }, "PageUp"), { batch: 256 });
+  assert.deepEqual(keyRoofline(trace, start, "PageDown"), { batch: 1 });
+  assert.deepEqual(keyRoofline(trace, start, "ArrowDown"), { rung: "naive" });
+  assert.deepEqual(keyRoofline(trace, start, "ArrowUp"), { rung: trace.rungs.at(-1).name });
+  assert.deepEqual(keyRoofline(bare.trace, start, "ArrowDown"), { rung: "" });
+  assert.equal(keyRoofline(trace, start, "q"), null);
+  rooflineTools(trace, start).forEach(({ key, values }) => assert.deepEqual(keyRoofline(trace, start, key), values));
+  assert.deepEqual(rooflineTools(trace, start).map(({ values }) => values), [{ gpu: "H100" }, { stage: "gate_up" }, { bits: 8 }, { group: 256 }, { activation: "int8" }, { edge: 5.2 }]);
+});
+
+test("kernels stand in the picture only where they were recorded, and as model elsewhere", () => {
+  const numbers = (state) => drawRoofline(ladder.trace, state, 868, measure).marks.filter((mark) => mark.tag === "circle" && mark.set?.rung).length;
+  assert.ok(numbers(start) > 20);
+  assert.equal(numbers({ ...start, bits: 8 }), 0);
+  assert.equal(numbers({ ...start, batch: 2 }), 0);
+  assert.match(rooflineSentence(ladder.trace, { ...start, rung: "ring" }), /recorded 5\.80 µs/);
+  assert.doesNotMatch(rooflineSentence(ladder.trace, { ...start, gpu: "A100", rung: "ring" }), /recorded/);
+});
