@@ -1,6 +1,7 @@
 """The playgrounds: pictures of what lab_engine did, to step through in a notebook. One module a lab."""
 
 from widgets.decoder import BugDesk
+from widgets.gemv import Roofline
 from widgets.int4_group import OneGroup
 from widgets.int4_word import WordUnpack
 from widgets.kv_pages import KVPages
@@ -8,4 +9,4 @@ from widgets.nanoqwen_file import FileMap
 from widgets.paged_attention import TailLens
 from widgets.tour import Tour
 
-__all__ = ["BugDesk", "FileMap", "KVPages", "OneGroup", "TailLens", "Tour", "WordUnpack"]
+__all__ = ["BugDesk", "FileMap", "KVPages", "OneGroup", "Roofline", "TailLens", "Tour", "WordUnpack"]
