@@ -31,7 +31,7 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Pattern:
-    """A way to read a matrix. name: as in gemv_index.cuh; rungs: who reads so; bulk: a lane asks for a row's chunk."""
+    """A way to read a matrix. name: as in gemv_index.cuh; rungs: who reads so; bulk: one lane asks for all."""
 
     name: str
     words: str
@@ -45,15 +45,18 @@ PATTERNS = {
         Pattern("naive", "a thread a row, 4 B", ("naive",)),
         Pattern("naive16", "a thread a row, 16 B", ()),
         Pattern("coalesced", "a warp a row, 16 B", ("coalesced", "lop3", "prmt")),
-        Pattern("rows", "a warp two rows, 16 B", ("rows",)),
-        Pattern("ring", "bulk copies of a row", ("ring",), bulk=True),
+        Pattern("rows", "several rows a warp, 16 B", ("rows",)),
+        Pattern("ring", "bulk copies", ("ring",), bulk=True),
     )
 }
 
 
 @dataclass(frozen=True)
 class LaneLoad:
-    """What one lane reads: `size` bytes from byte `start` of the packed tensor, `offset` bytes into its row."""
+    """What one lane reads: `size` bytes from byte `start` of the packed tensor, `offset` bytes into its row.
+
+    A bulk copy may go on into the rows after it.
+    """
 
     lane: int
     row: int
@@ -91,7 +94,7 @@ class Request:
 
 @dataclass(frozen=True)
 class LoadTrace:
-    """One iteration of one warp: a request for each row that a lane reads in it."""
+    """One iteration of one warp: a request for each row that a lane reads in it, or for each bulk copy."""
 
     pattern: str
     iterations: int
@@ -137,7 +140,7 @@ def trace_loads(
     known = _checked(pattern, n, k, shift)
     block, warp = whole_number("block", block), whole_number("warp", warp, most=warps(pattern) - 1)
     iteration = whole_number("iteration", iteration, most=iterations(pattern, k) - 1)
-    rows = [_rows(known, n, block, warp, j) for j in range(rows_a_lane(pattern))]
+    rows = [_rows(known, n, block, warp, j) for j in first_rows(pattern, k)]
     reads = [_reads(known, n, k, row, np.array([[iteration]])) for row in rows]
     found = [_request(read, shift) for read in reads]
     return LoadTrace(pattern, iterations(pattern, k), tuple(request for request in found if request.loads))
@@ -148,9 +151,10 @@ def warps(pattern: str) -> int:
     return int(_index(f"{pattern}_warps"))
 
 
-def rows_a_lane(pattern: str) -> int:
-    """Rows that a lane reads in an iteration, each with a request of its own."""
-    return int(_index(f"{pattern}_rows"))
+def first_rows(pattern: str, k: int) -> range:
+    """The j of each request of an iteration, its row counted from the first; a bulk copy may bring several rows."""
+    step = _index("ring_copy_rows", k=k) if PATTERNS[pattern].bulk else 1
+    return range(0, int(_index(f"{pattern}_rows")), int(step))
 
 
 def iterations(pattern: str, k: int) -> int:
@@ -166,8 +170,8 @@ def whole_matrix(pattern: str, n: int, k: int, shift: int = 0) -> Totals:
     """
     known = _checked(pattern, n, k, shift)
     every = np.arange(iterations(pattern, k))[:, None]
-    rows = [_rows(known, MANY, 0, 0, j) for j in range(rows_a_lane(pattern))]
-    full, rest = divmod(n, len(np.unique(rows)))
+    rows = [_rows(known, MANY, 0, 0, j) for j in first_rows(pattern, k)]
+    full, rest = divmod(n, len(np.unique(rows)) * (_index("ring_copy_rows", k=k) if known.bulk else 1))
     counts = np.array([0, 0, 0])
     for times, below in ((full, MANY), (1, rest)):
         for row in rows:
@@ -210,7 +214,10 @@ def _rows(pattern: Pattern, n: int, block: int, warp: int, j: int) -> Integers:
 def _reads(pattern: Pattern, n: int, k: int, row: Integers, i: Integers) -> _Reads:
     lane = np.arange(row.shape[1])[None, :]
     places = {"k": k, "lane": lane, "i": i, "chunk": i, "row": row}
-    size = _index("ring_length" if pattern.bulk else f"{pattern.name}_width", **places)
+    if pattern.bulk:
+        size = np.minimum(_index("ring_copy_rows", k=k), n - row) * _index("ring_length", **places)
+    else:
+        size = _index(f"{pattern.name}_width")
     inside = True if pattern.bulk else _index(f"{pattern.name}_active", **places) == 1
     start = _index(f"{pattern.name}_byte", **places)
     parts = (row, start, start - row * _index("row_bytes", k=k), size, (row < n) & inside)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab_engine.errors import NanoqwenError
-from lab_engine.gemv_loads import BLOCKS, PATTERNS, rows_a_lane, trace_loads, warps, whole_matrix
+from lab_engine.gemv_loads import BLOCKS, PATTERNS, first_rows, trace_loads, warps, whole_matrix
 
 K7B = 3584
 
@@ -72,8 +72,9 @@ def test_the_warp_of_two_rows_asks_twice_for_512_bytes():
     assert [len(request.sectors) for request in trace.requests] == [16, 16]
 
 
-def test_a_bulk_copy_is_asked_for_by_one_lane_and_brings_neighbouring_lines():
-    for request in trace_loads("ring", K7B, 18944, warp=3, iteration=1).requests:
+@pytest.mark.parametrize("k", [128, K7B, 18944])
+def test_a_bulk_copy_is_asked_for_by_one_lane_and_brings_neighbouring_lines(k):
+    for request in trace_loads("ring", K7B, k, warp=3).requests:
         assert [load.lane for load in request.loads] == [0]
         assert list(request.sectors) == list(range(request.sectors[0], request.sectors[-1] + 1))
         assert request.used == request.moved
@@ -101,7 +102,7 @@ def test_sectors_and_lines_are_those_of_the_bytes_one_by_one(data):
     warp = data.draw(st.integers(0, warps(pattern) - 1))
     count = trace_loads(pattern, 200, k).iterations
     trace = trace_loads(pattern, 200, k, block, warp, data.draw(st.integers(0, count - 1)), shift)
-    assert len(trace.requests) <= rows_a_lane(pattern)
+    assert len(trace.requests) <= len(first_rows(pattern, k))
     for request in trace.requests:
         sectors = sectors_one_by_one(request.loads, shift)
         assert request.sectors == tuple(sorted(sectors))
@@ -110,7 +111,8 @@ def test_sectors_and_lines_are_those_of_the_bytes_one_by_one(data):
             assert load.start == load.row * k // 2 + load.offset
             assert (load.weight, load.group) == (2 * load.offset, 2 * load.offset // 128)
             assert 0 <= load.row < 200
-            assert 0 <= load.offset <= k // 2 - load.size
+            assert 0 <= load.offset < k // 2
+            assert load.start + load.size <= (200 if PATTERNS[pattern].bulk else load.row + 1) * k // 2
 
 
 def test_the_naive_kernel_moves_eight_times_the_matrix_without_a_cache():
