@@ -97,7 +97,7 @@ def load(name: str, words: Tensor, scales: Tensor) -> Gemv:
 
 
 def activation_bytes(k: int, limbs: int) -> int:
-    """Bytes of a quantized x: the codes of each limb and a float32 a group, filled up with zeros to whole 1024 codes."""
+    """Bytes of a quantized x: codes of each limb and a float32 a group, filled up with zeros to whole 1024 codes."""
     return -(-k // 1024) * (1024 * limbs + 1024 // GROUP * 4)
 
 
