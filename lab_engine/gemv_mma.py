@@ -162,7 +162,7 @@ def gate_up(x: Tensor, norm: Tensor, eps: float, matrix: MmaMatrix, y: Tensor, d
 def lm_head(
     x: Tensor, norm: Tensor, eps: float, matrix: MmaMatrix, logits: Tensor, best: Tensor, dependent: bool = False
 ) -> None:
-    """logits = W RMSNorm(x), float32 (n,); best, int64 (1,) = the largest one's token: of equals the lowest, a NaN first."""
+    """logits = W RMSNorm(x), float32 (n,). best int64 (1,): the largest's token, the lowest of equals, NaN first."""
     outputs = (_output(logits, matrix.plan.n), _checked("best", best, 1, torch.int64), matrix.scratch)
     _launch("gemv_lm_head", matrix, (*_normed(x, norm, eps, matrix), *outputs), dependent)
 

@@ -1,0 +1,211 @@
+"""The tensor-core GEMV without a GPU: tiles and back, one block multiplied as the kernel does it, the compiled code."""
+
+import os
+import platform
+import sys
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lab_engine import gemv_mma, ptx, sass
+from lab_engine.config import QWEN2_5_CODER
+from lab_engine.errors import NanoqwenError, ToolchainError
+from lab_engine.gemv_mma import Plan, interleave, pack_tiles, plan, unpack_tiles
+from lab_engine.int4 import dequantize, unpack_words
+from lab_engine.kernels import read_source
+
+SMS = 132
+
+
+def random_matrix(n, k, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    words = torch.randint(-(2**31), 2**31, (n, k // 8), dtype=torch.int32, generator=generator)
+    return words, (torch.rand(n, k // 128, generator=generator) - 0.5).to(torch.float16)
+
+
+# Plans and tiles
+
+
+@settings(deadline=None, max_examples=50)
+@given(n=st.integers(1, 700), groups=st.integers(1, 5), sms=st.integers(1, 40))
+def test_every_matrix_comes_back_from_its_tiles(n, groups, sms):
+    words, scales = random_matrix(n, groups * 128, seed=n)
+    one = plan(n, groups * 128, sms)
+    packed = pack_tiles(words, scales, one)
+    assert packed.numel() == one.blocks * one.tiles * one.groups * one.unit_bytes
+    found = unpack_tiles(packed, one)
+    assert torch.equal(found[0], words)
+    assert torch.equal(found[1], scales)
+
+
+@given(n=st.integers(1, 200_000), groups=st.integers(1, 200), sms=st.integers(1, 200))
+def test_a_plan_covers_all_rows_with_one_block_an_sm_in_units_that_a_bulk_copy_can_bring(n, groups, sms):
+    one = plan(n, groups * 128, sms)
+    assert one.blocks <= one.grid == sms
+    assert one.blocks * one.tiles * one.rows >= n > (one.blocks - 1) * one.tiles * one.rows
+    assert one.rows % 2 == 0
+    assert one.rows * 66 <= one.unit_bytes < one.rows * 66 + 16
+    assert one.unit_bytes % 16 == 0
+
+
+def shapes(config):
+    hidden, queries = config.hidden_size, config.q_size
+    kv, intermediate = config.kv_size, config.intermediate_size
+    return {
+        "qkv": (queries + 2 * kv, hidden),
+        "o": (hidden, queries),
+        "gate_up": (2 * intermediate, hidden),
+        "down": (hidden, intermediate),
+        "lm_head": (config.vocab_size, hidden),
+    }
+
+
+@pytest.mark.parametrize("model", QWEN2_5_CODER)
+def test_every_product_of_every_model_fits_the_shared_memory_of_an_h200(model):
+    for n, k in shapes(QWEN2_5_CODER[model]).values():
+        one = plan(n, k, SMS)
+        assert one.shared_bytes <= 227 * 1024
+        assert one.blocks > SMS * 0.8
+        assert one.rows * one.tiles <= 256 or n > 30_000  # o and down: a thread a row
+
+
+def test_a_7b_reads_hardly_a_byte_more_than_its_nibbles_and_scales():
+    found = [plan(n, k, SMS) for n, k in shapes(QWEN2_5_CODER["7B"]).values()]
+    assert [(one.rows, one.tiles, one.blocks) for one in found] == [
+        (18, 2, 128),
+        (28, 1, 128),
+        (32, 9, 132),
+        (28, 1, 128),
+        (32, 36, 132),
+    ]
+    read = sum(one.blocks * one.tiles * one.groups * one.unit_bytes for one in found)
+    assert read / sum(n * k * 0.515625 for n, k in shapes(QWEN2_5_CODER["7B"]).values()) < 1.004
+
+
+def test_a_unit_holds_its_rows_words_then_their_scales():
+    words, scales = random_matrix(6, 256)
+    packed = pack_tiles(words, scales, Plan(n=6, k=256, rows=2, tiles=2, grid=2))
+    unit = packed.view(2, 2, 2, 144)[1, 0, 1]  # block 1, tile 0, group 1: rows 4 and 5
+    assert torch.equal(unit[:64].view(torch.int32), words[4, 16:])
+    assert torch.equal(unit[64:128].view(torch.int32), words[5, 16:])
+    assert torch.equal(unit[128:132].view(torch.float16), scales[4:, 1])
+    assert not unit[132:].any()
+    assert not packed.view(2, 2, 2, 144)[1, 1].any()  # rows 6 and 7 are padding
+
+
+def test_gate_and_up_rows_take_turns():
+    assert interleave(torch.arange(3), torch.arange(10, 13)).tolist() == [0, 10, 1, 11, 2, 12]
+
+
+@pytest.mark.parametrize("size", [(0, 128), (4, 0), (4, 100), (4, -128)])
+def test_a_matrix_that_has_no_whole_groups_is_refused(size):
+    with pytest.raises(NanoqwenError, match=r"matrix .*expected"):
+        plan(*size, SMS)
+
+
+def test_words_and_scales_that_do_not_fit_the_plan_are_refused():
+    words, scales = random_matrix(4, 256)
+    one = plan(4, 256, 1)
+    with pytest.raises(NanoqwenError, match=r"words: found torch.int64"):
+        pack_tiles(words.long(), scales, one)
+    with pytest.raises(NanoqwenError, match=r"scales: found .*\(3, 2\); expected torch.float16 \(4, 2\)"):
+        pack_tiles(words, scales[:3], one)
+
+
+def test_a_vector_that_is_not_on_the_gpu_is_refused():
+    words, scales = random_matrix(4, 256)
+    one = plan(4, 256, 1)
+    matrix = gemv_mma.MmaMatrix(pack_tiles(words, scales, one), one, torch.zeros(2, dtype=torch.int64))
+    with pytest.raises(NanoqwenError, match=r"x: found torch.float32 \(256,\) on cpu.* expected .*float16"):
+        gemv_mma.plain(torch.zeros(256), matrix, torch.zeros(4))
+
+
+# The arithmetic of the kernel, in NumPy
+
+
+def limbs(x):
+    """x as the kernel quantizes it, a group of 128 at a time: high and low bytes int64 (groups, 128), and scales."""
+    groups = x.astype(np.float64).reshape(-1, 128)
+    largest = np.abs(groups).max(axis=1)
+    v = np.rint(groups * (32512 / largest)[:, None]).astype(np.int64)
+    low = (v + 128) % 256 - 128
+    return (v - low) // 256, low, largest / 32512 / 16
+
+
+def times_tiles(packed, one, x):
+    """The product as tensor cores see it: bytes of 16 q from the kernel's own unpack_int8, 32 columns at a time."""
+    unpack = ptx.parse_function(read_source("nibbles.cuh"), "unpack_int8")
+    high, low, x_scales = limbs(x)
+    units = packed.numpy().reshape(one.blocks, one.tiles, one.groups, one.unit_bytes)
+    y = np.zeros((one.blocks, one.tiles, one.rows))
+    for group in range(one.groups):
+        unit = units[:, :, group]
+        words = np.ascontiguousarray(unit[..., : one.rows * 64]).view(np.uint32)
+        scales = np.ascontiguousarray(unit[..., one.rows * 64 : one.rows * 66]).view(np.float16).astype(np.float64)
+        done = ptx.run(unpack, {"word": words})
+        pair = [done[name].view(np.int8).reshape(*y.shape, 16, 4).astype(np.int64) for name in ("low", "high")]
+        order = [[0, 4, 1, 5], [2, 6, 3, 7]]
+        exact = sum(
+            256 * (a * high[group].reshape(16, 8)[:, at]).sum(axis=(-1, -2))
+            + (a * low[group].reshape(16, 8)[:, at]).sum(axis=(-1, -2))
+            for a, at in zip(pair, order, strict=True)
+        )
+        assert np.abs(exact).max() < 2**31
+        y += exact * scales * x_scales[group]
+    return y.reshape(-1)[: one.n]
+
+
+@pytest.mark.parametrize(("n", "k", "sms"), [(64, 256, 2), (45, 384, 3), (100, 128, 2)])
+def test_the_product_from_tiles_is_that_of_float64_to_sixteen_bits_of_the_activation(n, k, sms):
+    words, scales = random_matrix(n, k)
+    x = np.random.default_rng(1).standard_normal(k)
+    one = plan(n, k, sms)
+    found = times_tiles(pack_tiles(words, scales, one), one, x)
+    expected = dequantize(unpack_words(words), scales).double().numpy() @ x
+    assert np.linalg.norm(found - expected) / np.linalg.norm(expected) < 3e-5
+
+
+def test_the_largest_sums_stay_exact_in_32_bits():
+    words = torch.zeros(2, 16, dtype=torch.int32)  # nibble 0: q = -8
+    one = plan(2, 128, 1)
+    found = times_tiles(pack_tiles(words, torch.ones(2, 1, dtype=torch.float16), one), one, np.ones(128))
+    assert found == pytest.approx([-1024.0, -1024.0])
+
+
+# The compiled code
+
+
+@pytest.fixture(scope="module")
+def compiled():
+    try:
+        return sass.disassemble(sass.compile_cubin(gemv_mma.SOURCE))
+    except ToolchainError as error:
+        if os.environ.get("CI") and (sys.platform, platform.machine()) == ("linux", "x86_64"):
+            raise
+        pytest.skip(str(error))
+
+
+@pytest.mark.parametrize("form", ["plain", "qkv", "residual", "gate_up", "lm_head"])
+def test_every_form_uses_bulk_copies_barriers_and_tensor_cores_and_spills_nothing(compiled, form):
+    opcodes = [line.opcode.split(".")[0] for line in compiled[f"gemv_{form}"]]
+    assert opcodes.count("IMMA") == 8  # 2 tiles of 16 rows times 4 words
+    assert {"UBLKCP", "SYNCS", "ACQBULK", "PREEXIT", "REDUX"} <= set(opcodes)
+    assert not {"LDL", "STL"} & set(opcodes)
+    assert not [
+        line for line in compiled[f"gemv_{form}"] if line.opcode.startswith("LDG") and "CONSTANT" in line.opcode
+    ]
+
+
+def test_a_word_is_unpacked_by_two_logic_instructions_and_a_shift(compiled):
+    lines = compiled["gemv_plain"]
+    assert sum(line.opcode == "LOP3.LUT" and "0x80808080" in line.text for line in lines) == 2 * 16
+
+
+def test_the_constants_of_kernel_and_python_agree():
+    source = read_source("gemv_mma.cuh")
+    for name, value in (("WARPS", gemv_mma.WARPS), ("STAGE_UNITS", gemv_mma.STAGE_UNITS)):
+        assert f"#define {name} {value}\n" in source
+    assert f"constexpr int kUnitRows = {gemv_mma.UNIT_ROWS};" in source
