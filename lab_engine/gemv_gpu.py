@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -59,11 +59,11 @@ class GemvToken:
         self.token_id = torch.zeros(1, dtype=torch.int64, device=start.device)
 
     def run(self, *, dependent: bool) -> None:
-        """From start to token_id, every kernel launched plainly or as a dependent one."""
+        """From start to token_id; dependent: every kernel but the first, which has a copy before it."""
         self.h.copy_(self.start)
         for layer in range(len(self.layers)):
             for stage in STAGES:
-                self.run_stage(stage, layer, dependent=dependent)
+                self.run_stage(stage, layer, dependent=dependent and (layer, stage) != (0, "qkv"))
         self.run_stage("lm_head", 0, dependent=dependent)
 
     def run_stage(self, stage: str, layer: int, *, dependent: bool) -> None:
@@ -127,8 +127,9 @@ def stage_errors(backend: CudaBackend, weights: TokenWeights) -> dict[str, float
 def without_last_rows(weights: TokenWeights, cut: int) -> TokenWeights:
     """The first layer alone, every part of every matrix `cut` rows shorter: for kernels that expect whole tiles."""
     layer = weights.layers[0]
-    matrices = {stage: [_shorter(part, cut) for part in getattr(layer, stage)] for stage in STAGES}
-    bias = torch.cat([part[: len(part) - cut] for part in layer.qkv_bias.split([len(p.words) for p in layer.qkv])])
+    matrices: dict[str, Any] = {stage: [_shorter(part, cut) for part in getattr(layer, stage)] for stage in STAGES}
+    biases = torch.split(layer.qkv_bias, [part.shape[0] for part in layer.qkv])
+    bias = torch.cat([part[: len(part) - cut] for part in biases])
     head = [_shorter(part, cut) for part in weights.lm_head]
     return replace(weights, layers=(replace(layer, qkv_bias=bias, **matrices),), lm_head=head)
 
