@@ -12,6 +12,7 @@ from lab_engine import gemv_sass
 from lab_engine.errors import NanoqwenError, ToolchainError
 from lab_engine.gemv_ladder import RUNGS
 from lab_engine.gemv_sass import count_classes, inner_loop, rung_loop
+from lab_engine.index_text import functions
 from lab_engine.sass import SassLine
 
 
@@ -55,9 +56,31 @@ def test_a_branch_forward_and_the_endless_loop_behind_the_end_are_no_loops():
         inner_loop(listing("LDG.E R1, [R2]\nBRA 0x20\nEXIT\nBRA 0x30"), "LDG.E", Fraction(8))
 
 
+WAITING = listing("""
+    @P0 BRA 0x50
+    MUFU R1, R1
+    @P1 BRA 0x10
+    SHFL R1, R1
+    LDG.E R9, [R8]
+    LDG.E.128 R4, [R2]
+    @P2 BRA 0x80
+    @P3 BRA 0x70
+    @P4 BRA 0xa0
+    @P5 BRA 0x90
+    FFMA R3, R4, R5, R6
+    BRA 0x0
+""")
+
+
+def test_a_part_that_a_turn_jumps_over_counts_only_if_it_holds_no_loop():
+    """0x10 to 0x40 and 0x70 hold loops of their own; 0x90, a branch to itself, too."""
+    loop = inner_loop(WAITING, "LDG.E.128", Fraction(32))
+    assert [line.address for line in loop.lines] == [0x00, 0x50, 0x60, 0x70, 0x80, 0x90, 0xA0, 0xB0]
+
+
 def test_an_opcode_belongs_to_the_class_of_its_first_word():
-    code = listing("LOP3.LUT a\nIMAD.WIDE.U32 a\nIDP.4A.S8.S8 a\nHFMA2.MMA a\nHADD2.F32 a\nI2FP.F32.S32 a\nLDG.E.U16 a\n"
-                   "UBLKCP.S.G a\nIMMA.16832.S8.S8 a\nULEA a\nBAR.SYNC a\nSHFL.BFLY a")  # fmt: skip
+    code = listing("LOP3.LUT a\nIMAD.WIDE.U32 a\nIDP.4A.S8.S8 a\nHFMA2.MMA a\nHADD2.F32 a\nI2FP.F32.S32 a\n"
+                   "LDG.E.U16 a\nUBLKCP.S.G a\nIMMA.16832.S8.S8 a\nULEA a\nBAR.SYNC a\nSHFL.BFLY a")  # fmt: skip
     assert count_classes(code) == {"integer": 3, "float": 3, "loads": 2, "tensor": 1, "other": 3}
 
 
@@ -89,40 +112,51 @@ def compiled(request):
         pytest.skip(str(error))
 
 
+INDEX = functions()
+RING = (INDEX["ring_rows"](), 16, INDEX["ring_chunk"]() // 512)
+ROWS = (INDEX["rows_rows"](), 16, 4)
 BY_HAND = {
     "naive": (1, 4, 1),
     "coalesced": (1, 16, 1),
     "lop3": (1, 16, 1),
     "prmt": (1, 16, 1),
-    "rows": (2, 16, 4),
-    "ring": (2, 16, 4),
+    "rows": ROWS,
+    "ring": RING,
+    "mma": (4, 16, 1),
+    "dp4a_separate": ROWS,
+    "dp4a_fused": ROWS,
+    "dp4a_limbs": ROWS,
     "triton_naive": (1, 4, 1),
     "triton_coalesced": (1, 16, 1),
     "triton_best": (8, 16, 1),
 }
 """Rows of a lane, bytes of a row that it takes at once, and how often before it goes on: from the kernels' sources."""
 
+OTHER_LOADS = {"mma": 2, "triton_coalesced": 4, "triton_best": 4}
+"""Loads of the same width in the same loop that bring x, by hand; in `ring` and `rows` x has loads of its own kind."""
+
 
 def test_the_weights_of_a_turn_are_those_that_the_source_takes(compiled):
     name, loop = compiled
-    if name not in BY_HAND:
-        pytest.skip("counted in another test")
     rows, width, times = BY_HAND[name]
     assert loop.weights == rows * width * times * 2
 
 
 def test_the_loop_loads_the_words_that_it_takes(compiled):
-    """All loads of the width of the words bring them or x; x of a row's weights is four times as wide."""
+    """From global memory, or from the ring in shared memory; there x comes as wide, once for all rows."""
     name, loop = compiled
-    if name not in BY_HAND:
-        pytest.skip("counted in another test")
     rows, width, times = BY_HAND[name]
-    opcode, _ = gemv_sass.WEIGHTS[name]
-    words = rows * times
-    shares_opcode = {"ring", "triton_coalesced", "triton_best"}
-    x = times * 4 if name in shares_opcode else 0
-    assert sum(line.opcode == opcode for line in loop.lines) == words + x
-    assert ("128" in opcode) == (width == 16)
+    kind = {"ring": "LDS", "mma": "LDS"}.get(name, "LDG.E")
+    opcode = f"{kind}{'.128' * (width == 16)}"
+    found = sum(line.opcode in {opcode, f"{opcode}.CONSTANT"} for line in loop.lines)
+    x = {"ring": 4 * times, "coalesced": 4, "lop3": 4, "prmt": 4}.get(name, OTHER_LOADS.get(name, 0))
+    assert found == rows * times + x
+
+
+def test_what_a_block_does_once_is_no_part_of_a_turn(compiled):
+    """The prologue of dp4a, which quantizes x, stands in the middle of the loop: only it rounds and divides."""
+    _, loop = compiled
+    assert not any(line.opcode.startswith(("F2I", "MUFU")) for line in loop.lines)
 
 
 def test_all_instructions_are_in_one_class(compiled):
