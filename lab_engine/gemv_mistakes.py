@@ -31,7 +31,7 @@ GEMV_MISTAKES = {
     "uncoalesced": "a thread takes a whole row, so neighbouring lanes read addresses a row apart",
     "missing_correction": "the unpacked nibbles are n = q + 8, and the 8 is never taken away",
     "scale_of_group_0": "the scale of a row's first group is used for the whole row",
-    "size_of_group_0": "the size of that scale alone: each group keeps its sign, as where all scales are positive",
+    "size_of_group_0": "the size of the first group's scale is used for the whole row, and each group keeps its sign",
 }
 """Every mistake by name, with what went wrong in one line."""
 
