@@ -27,7 +27,7 @@ _ASKS = {
     "uncoalesced": "Every number is right, so no comparison finds it. What does a load bring, and what is used of it?",
     "missing_correction": "The bars of a column are about alike: why do some point left, and why has group 3 none?",
     "scale_of_group_0": "Which group is right in every row, and where do the longest bars come from: size or sign?",
-    "size_of_group_0": "So it looks where all scales are positive. The text reads well: which test would have found this?",
+    "size_of_group_0": "So it is where all scales are positive. The text reads well: which test would have found this?",
 }
 
 
