@@ -28,9 +28,10 @@ EDGE_S = 2.4e-6
 """One dependency edge on an idle H200: the launch, x on its way to every SM, the sum over the warps. Quoted from our
 first experiment; an empty kernel in a graph takes about 1.1e-6 of it."""
 
-UNPACK_OPS = {"shift_mask": 4.125, "prmt": 1.875, "lop3": 0.625, "int8": 0.375}
-"""Integer instructions a weight of the ways to unpack, in machine code for the H200 (the recording `unpack`): all but
-those of the floating-point pipes. int8 makes bytes of 16 q for dp4a and for tensor cores: 1 shift and 2 lop3 a word."""
+UNPACK_OPS = {"shift_mask": 4.0, "prmt": 1.875, "lop3": 0.625, "int8": 0.375}
+"""Integer instructions a weight of the ways to unpack, in machine code for the H200 (the recording `unpack`). Of
+shift_mask they are 3.125, but its conversion (I2F) a weight has 16 lanes, not 64, and takes as long as 4. int8 makes
+bytes of 16 q for dp4a and for tensor cores: 1 shift and 2 lop3 a word."""
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,7 @@ function roofFrame(trace, state, axes) {
   [8, 4, 2, 1, 0.5, 0.25].forEach((ops) => marks.push(line(axes.x(ops), bottom, axes.x(ops), bottom + 4, "axis"), text(axes.x(ops), bottom + 16, ops, `${ops === 0.25 ? "e" : "c"} s mu`)));
   marks.push(text(left, bottom + 34, `integer instructions a weight${trace.rungs.length ? ", or half of all" : ""}`, "s mu"), text(right, bottom + 34, "fewer →", "e s mu"));
   Object.entries(trace.ways).forEach(([way, ops]) => {
-    const more = { set: { ops, rung: "" }, title: `${wayNames[way]}: ${significant(ops, 4)} instructions a weight in machine code` };
+    const more = { set: { ops, rung: "" }, title: `${wayNames[way]}: as long as ${significant(ops, 4)} integer instructions a weight` };
     marks.push(line(axes.x(ops), bottom - 6, axes.x(ops), bottom, "axis"), text(axes.x(ops), bottom - 10, wayNames[way], "c s mu over", more));
   });
   return marks;
