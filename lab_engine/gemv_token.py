@@ -122,7 +122,8 @@ class Reference:
         return h, self.logits(h)
 
     def _norm(self, h: Tensor, weight: Tensor) -> Tensor:
-        return F.rms_norm(h.double(), weight.shape, weight.double(), self.weights.config.rms_norm_eps)
+        h = h.double()
+        return h * torch.rsqrt(h.square().mean() + self.weights.config.rms_norm_eps) * weight.double()
 
 
 def product(parts: Sequence[Int4Matrix], x: Tensor) -> Tensor:
@@ -141,5 +142,6 @@ def relative_error(found: Tensor, expected: Tensor) -> float:
 
 
 def choice_error(token_id: int, logits: Tensor) -> float:
-    """0 where a token id is the lowest of those with the largest logit, inf where it is not; logits without NaN."""
-    return 0.0 if token_id == int((logits == logits.max()).int().argmax()) else math.inf
+    """0 where a token id is the lowest of those with the largest logit; inf where it is not, or where one is NaN."""
+    largest = (logits == logits.max()).nonzero()
+    return 0.0 if len(largest) and token_id == int(largest[0]) else math.inf

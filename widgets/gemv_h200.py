@@ -71,7 +71,7 @@ def gpu_here() -> LiveTable:
         rows = [_row(bench, name) for name in RUNGS]
     except Exception as error:  # noqa: BLE001 - an old GPU or a full one fails in many ways; the lab goes on
         note = f"Not run here: {error}".splitlines()[0]
-    columns = ("rung", "error", "µs", "GB/s", "")
+    columns = ("rung", "error", "µs", "GB/s", "why not")
     table = Table("The ladder, here", columns, tuple(rows), HERE if rows else None, note)
     return LiveTable(table, "The ladder on this machine's GPU: in the picture")
 

@@ -85,6 +85,7 @@ def test_an_error_is_relative_and_nan_stays_nan():
 
 def test_the_right_choice_is_the_lowest_id_of_the_largest_logit():
     logits = torch.tensor([2.0, 10.0, 9.0, 10.0])
+    assert choice_error(0, logits * math.nan) == math.inf
     assert [choice_error(token_id, logits) for token_id in (-1, 0, 1, 2, 3)] == [
         math.inf,
         math.inf,
