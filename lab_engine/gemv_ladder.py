@@ -109,7 +109,7 @@ def launch_shape(name: str, n: int, k: int, sms: int) -> Shape:
     index, access = functions(), RUNGS[name].access
     warps, rows = index[f"{access}_warps"](), index[f"{access}_rows"]()
     if access == "ring":
-        shared = index["x_bytes"](k) + index["ring_slots"]() * index["ring_slot_bytes"]()
+        shared = index["x_bytes"](k) + index["ring_slot"](warps)
         return Shape(min(sms, index["ring_tiles"](n)), 32 * (warps + 1), shared)
     rows_a_block = warps * rows * (32 if access == "naive" else 1)
     return Shape(-(-n // rows_a_block), 32 * warps, index["x_bytes"](k) if access == "rows" else 0)

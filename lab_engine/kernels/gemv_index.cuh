@@ -56,33 +56,29 @@ INDEX rows_active(long long k, long long lane, long long i) { return rows_offset
 INDEX rows_byte(long long row, long long k, long long lane, long long i) { return row * row_bytes(k) + rows_offset(lane, i); }
 
 // x in shared memory (rows, ring), in pieces of 16 bytes, 8 fp16: a lane needs pieces 4 * lane to 4 * lane + 3 of each
-// 128. Its j-th piece lies in place 32 * j + lane, so that the 32 lanes of a warp read neighbouring pieces.
+// 128. Its j-th piece lies in place 32 * j + lane, so that the 32 lanes of a warp read neighbouring pieces. There is room
+// for whole batches of four iterations.
 INDEX x_place(long long piece) { return piece / 128 * 128 + piece % 4 * 32 + piece % 128 / 4; }
-INDEX x_bytes(long long k) { return (k + 1023) / 1024 * 2048; }
+INDEX x_bytes(long long k) { return (k + 4095) / 4096 * 8192; }
 
-// ring: a block owns neighbouring tiles of ring_rows() rows, from ring_first_tile(block) to that of the next block.
-// A stage is a tile, one bulk copy; where a row is longer than ring_chunk() bytes it is a chunk of each row, and a copy
-// brings that of ring_copy_rows() rows. In a slot of the ring, the rows lie one behind the other, ring_length() apart.
-// Stages are dealt to warps in turn, and a warp keeps its tile until the last chunk.
+// ring: a block owns neighbouring tiles of ring_rows() rows, from ring_first_tile(block) to that of the next block, and
+// deals them to its warps, one tile a warp a round. A stage is what a warp takes at once: a tile, one bulk copy; where a
+// row is longer than ring_chunk() bytes it is a chunk of each row, and a copy brings that of ring_copy_rows() rows. In
+// the ring, every warp has a slot of its own, where the rows of a stage lie one behind the other, ring_length() apart.
 INDEX ring_warps() { return 8; }
 INDEX ring_rows() { return 4; }
 INDEX ring_width() { return 16; }
 INDEX ring_chunk() { return 2048; }
-INDEX ring_slots() { return 6; }
-INDEX ring_slot_bytes() { return ring_rows() * ring_chunk(); }
+INDEX ring_slot(long long warp) { return warp * ring_rows() * ring_chunk(); }
 INDEX ring_tiles(long long n) { return (n + ring_rows() - 1) / ring_rows(); }
 INDEX ring_first_tile(long long block, long long blocks, long long n) { return block * ring_tiles(n) / blocks; }
-INDEX ring_chunks(long long k) { return (row_bytes(k) + ring_chunk() - 1) / ring_chunk(); }
-INDEX ring_stage(long long round, long long chunk, long long warp, long long k) { return (round * ring_chunks(k) + chunk) * ring_warps() + warp; }
-INDEX ring_stage_warp(long long stage) { return stage % ring_warps(); }
-INDEX ring_stage_chunk(long long stage, long long k) { return stage / ring_warps() % ring_chunks(k); }
-INDEX ring_stage_round(long long stage, long long k) { return stage / ring_warps() / ring_chunks(k); }
 INDEX ring_rounds(long long block, long long blocks, long long n) { return (ring_first_tile(block + 1, blocks, n) - ring_first_tile(block, blocks, n) + ring_warps() - 1) / ring_warps(); }
 INDEX ring_tile(long long block, long long blocks, long long n, long long round, long long warp) { return ring_first_tile(block, blocks, n) + round * ring_warps() + warp; }
 INDEX ring_row(long long tile, long long j) { return tile * ring_rows() + j; }
-INDEX ring_byte(long long row, long long k, long long chunk) { return row * row_bytes(k) + chunk * ring_chunk(); }
+INDEX ring_chunks(long long k) { return (row_bytes(k) + ring_chunk() - 1) / ring_chunk(); }
 INDEX ring_last_bytes(long long k) { return row_bytes(k) - (ring_chunks(k) - 1) * ring_chunk(); }
 INDEX ring_length(long long k, long long chunk) { return ring_chunk() - (chunk + 1 == ring_chunks(k)) * (ring_chunk() - ring_last_bytes(k)); }
+INDEX ring_byte(long long row, long long k, long long chunk) { return row * row_bytes(k) + chunk * ring_chunk(); }
 INDEX ring_copy_rows(long long k) { return 1 + (ring_chunks(k) == 1) * (ring_rows() - 1); }
 INDEX ring_offset(long long lane, long long i) { return i * 512 + lane * ring_width(); }
 

@@ -1,17 +1,24 @@
 // Rung 6, ring: the copy engine brings the weights. One thread, the producer, asks for stage after stage with
 // cp.async.bulk, which needs no registers and no lanes; a warp takes its stage from shared memory when it is there. A
 // slot of the ring is free again as soon as its bytes are in registers, so that the next copy flies during the products.
-// Two mbarriers a slot: `full` waits for the bytes of a copy, `empty` for the warp that takes them.
+//
+// Two mbarriers a slot: `full` waits for the bytes of a copy, `empty` for the warp that takes them. Who waits names the
+// parity of a turn, and a barrier knows only this turn from the last: so a slot belongs to one warp, which sees all turns.
 //
 //   words (n, k / 8) in `value_shuffle`, scales fp16 (n, k / 128), x fp16 (k) -> y float32 (n)
-//   shared memory: x_bytes(k) + kSlots * ring_slot_bytes()       threads: 32 * (ring_warps() + 1)       Hopper only
+//   shared memory: x_bytes(k) + ring_slot(ring_warps())       threads: 32 * (ring_warps() + 1)       Hopper only
 #include "gemv_x.cuh"
 
-constexpr int kRows = ring_rows(), kWarps = ring_warps(), kSlots = ring_slots();
+constexpr int kRows = ring_rows(), kWarps = ring_warps();
 static_assert(ring_chunk() == kBatch * 512);
 
 __device__ __forceinline__ unsigned shared_address(const void* pointer) {
     return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
+}
+
+__device__ __forceinline__ void init(unsigned barrier) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
 __device__ __forceinline__ void wait(unsigned barrier, unsigned parity) {
@@ -39,51 +46,56 @@ __device__ __forceinline__ void bulk_copy(unsigned to, const char* from, unsigne
                  ::"r"(to), "l"(from), "r"(bytes), "r"(barrier) : "memory");
 }
 
-extern "C" __global__ void __launch_bounds__(32 * (kWarps + 1), 1)
-gemv_ring(const unsigned* __restrict__ words, const Half* __restrict__ scales, const Half* x, float* y, int n, int k) {
-    extern __shared__ __align__(128) uint4 pieces[];
-    __shared__ unsigned long long full[kSlots], empty[kSlots];
-    char* ring = reinterpret_cast<char*>(pieces) + x_bytes(k);
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, chunks = ring_chunks(k);
-    const int rounds = ring_rounds(blockIdx.x, gridDim.x, n);
+// One thread walks through all stages of the block: waits until the slot is empty, and asks for the bytes of the next.
+__device__ void produce(const unsigned* __restrict__ words, int n, int k, char* ring, const unsigned long long* full,
+                        const unsigned long long* empty) {
+    const int rounds = ring_rounds(blockIdx.x, gridDim.x, n), chunks = ring_chunks(k), copied = ring_copy_rows(k);
     const long long last_tile = ring_first_tile(blockIdx.x + 1, gridDim.x, n);
-
-    if (threadIdx.x < kSlots) {
-        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(&full[threadIdx.x])));
-        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(&empty[threadIdx.x])));
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    }
-    __syncthreads();
-
-    if (warp == kWarps) {  // the producer
-        if (lane != 0) return;
-        const int copied = ring_copy_rows(k);
-        int stage = 0;
-        for (int round = 0; round < rounds; ++round) {
-            for (int chunk = 0; chunk < chunks; ++chunk) {
-                const int length = ring_length(k, chunk);
-                for (int owner = 0; owner < kWarps; ++owner, ++stage) {
-                    const int slot = stage % kSlots, walk = stage / kSlots;
-                    const long long tile = ring_tile(blockIdx.x, gridDim.x, n, round, owner);
-                    const int rows = tile < last_tile ? min(kRows, n - int(ring_row(tile, 0))) : 0;
-                    const unsigned barrier = shared_address(&full[slot]);
-                    wait(shared_address(&empty[slot]), walk % 2 ^ 1);  // passes at once in the first walk
-                    arrive_and_expect(barrier, rows * length);
-for (int j = 0; j < rows; j += copied) {
-                        bulk_copy(shared_address(ring + slot * ring_slot_bytes() + j * length),
-                                  reinterpret_cast<const char*>(words) + ring_byte(ring_row(tile, j), k, chunk),
-                                  min(copied, rows - j) * length, barrier);
-                    }
+    for (int round = 0; round < rounds; ++round) {
+        for (int chunk = 0; chunk < chunks; ++chunk) {
+            const unsigned turn = round * chunks + chunk;
+            const int length = ring_length(k, chunk);
+#pragma unroll 1
+            for (int warp = 0; warp < kWarps; ++warp) {
+                const long long tile = ring_tile(blockIdx.x, gridDim.x, n, round, warp);
+                const int rows = tile < last_tile ? min(kRows, n - int(ring_row(tile, 0))) : 0;
+                const unsigned barrier = shared_address(&full[warp]);
+                wait(shared_address(&empty[warp]), turn % 2 ^ 1);  // passes at once in the first turn
+                arrive_and_expect(barrier, rows * length);
+                for (int j = 0; j < rows; j += copied) {
+                    bulk_copy(shared_address(ring + ring_slot(warp) + j * length),
+                              reinterpret_cast<const char*>(words) + ring_byte(ring_row(tile, j), k, chunk),
+                              min(copied, rows - j) * length, barrier);
                 }
             }
         }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(32 * (kWarps + 1), 1)
+gemv_ring(const unsigned* __restrict__ words, const Half* __restrict__ scales, const Half* x, float* y, int n, int k) {
+    extern __shared__ __align__(128) uint4 pieces[];
+    __shared__ unsigned long long full[kWarps], empty[kWarps];
+    char* ring = reinterpret_cast<char*>(pieces) + x_bytes(k);
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    if (threadIdx.x < kWarps) {
+        init(shared_address(&full[threadIdx.x]));
+        init(shared_address(&empty[threadIdx.x]));
+    }
+    __syncthreads();
+    if (warp == kWarps) {
+        if (lane == 0) produce(words, n, k, ring, full, empty);
         return;
     }
 
-    const long long first_tile = ring_tile(blockIdx.x, gridDim.x, n, 0, warp);
+    const int rounds = ring_rounds(blockIdx.x, gridDim.x, n), chunks = ring_chunks(k);
+    const long long first_tile = ring_first_tile(blockIdx.x, gridDim.x, n);
+    const long long last_tile = ring_first_tile(blockIdx.x + 1, gridDim.x, n);
     Half next[kRows];
 #pragma unroll
-    for (int j = 0; j < kRows; ++j) next[j] = load_scales(scales, ring_row(first_tile, j), n, k, 0, lane);
+    for (int j = 0; j < kRows; ++j) {
+        next[j] = load_scales(scales, ring_row(first_tile + warp, j), n, k, 0, lane);
+    }
     copy_x(x, pieces, k, threadIdx.x, 32 * kWarps);
     asm volatile("bar.sync 1, %0;" ::"n"(32 * kWarps) : "memory");  // all warps but the producer's
 
@@ -91,22 +103,22 @@ for (int j = 0; j < rows; j += copied) {
         const long long tile = ring_tile(blockIdx.x, gridDim.x, n, round, warp);
         float sums[kRows] = {};
         for (int chunk = 0; chunk < chunks; ++chunk) {
-            const int stage = ring_stage(round, chunk, warp, k), slot = stage % kSlots, walk = stage / kSlots;
+            const unsigned turn = round * chunks + chunk;
             uint4 packed[kBatch][kRows];
-            Half loaded[kRows];
-            wait(shared_address(&full[slot]), walk % 2);
+            wait(shared_address(&full[warp]), turn % 2);
 #pragma unroll
             for (int j = 0; j < kRows; ++j) {
-                const char* bytes = ring + slot * ring_slot_bytes() + j * ring_length(k, chunk);
+                const char* bytes = ring + ring_slot(warp) + j * ring_length(k, chunk);
 #pragma unroll
                 for (int b = 0; b < kBatch; ++b) {
                     packed[b][j] = *reinterpret_cast<const uint4*>(bytes + ring_offset(lane, b));
                 }
             }
             __syncwarp();
-            if (lane == 0) arrive(shared_address(&empty[slot]));
+            if (lane == 0) arrive(shared_address(&empty[warp]));
 
             const bool last = chunk + 1 == chunks;
+            Half loaded[kRows];
 #pragma unroll
             for (int j = 0; j < kRows; ++j) {
                 const long long row = ring_row(last ? tile + kWarps : tile, j);

@@ -120,11 +120,9 @@ def test_ring_copies_in_bulk_and_waits_at_barriers(code):
 def test_a_kernel_touches_the_words_only_where_the_index_functions_say(name):
     text = re.sub(r"//.*", "", read_source(f"gemv_{name}.cu"))
     access = RUNGS[name].access
-    uses = re.findall(rf"\bwords\b(?=[^;]*\b{access}_byte\()", text)
-    declared = len(re.findall(r"const unsigned\* __restrict__ words\b", text))
-    assert declared == 1
-    assert len(re.findall(r"\bwords\b", text)) == declared + 1
-    assert len(uses) == 1
+    text = re.sub(r"const unsigned\* __restrict__ words\b", "", text).replace("produce(words, ", "")  # handed on
+    assert len(re.findall(r"\bwords\b", text)) == 1
+    assert len(re.findall(rf"\bwords\b(?=[^;]*\b{access}_byte\()", text)) == 1
     assert set(re.findall(r"\b(\w+)_byte\(", text)) == {access}
 
 
@@ -152,8 +150,8 @@ def test_a_launch_covers_every_row_with_no_block_to_spare(name, n):
 
 def test_only_x_and_the_ring_take_shared_memory():
     taken = {name: launch_shape(name, 3584, 18944, sms=132).shared_bytes for name in OWN}
-    x = 19 * 1024 * 2  # 18.5 iterations of 1024 fp16
-    assert taken == dict.fromkeys(OWN[:4], 0) | {"rows": x, "ring": x + 6 * 4 * 2048}
+    x = 20 * 1024 * 2  # 18.5 iterations of 1024 fp16, in whole batches of four
+    assert taken == dict.fromkeys(OWN[:4], 0) | {"rows": x, "ring": x + 8 * 4 * 2048}
 
 
 def test_the_rungs_are_in_the_order_of_the_course():

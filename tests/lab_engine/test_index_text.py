@@ -1,7 +1,7 @@
 """The addresses of the kernels, from the header's text: operators, errors, and every byte of a matrix read once."""
 
 import re
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -115,18 +115,16 @@ def test_every_byte_of_every_row_is_read_exactly_once(name, n, k):
 
 
 def ring_copies(n: int, k: int, blocks: int) -> list[tuple[int, int]]:
-    """(first byte, length) of every bulk copy of a launch: each stage of each block, in order."""
-    f = INDEX
-    copies = []
+    """(first byte, length) of every bulk copy of a launch: of each block, round, chunk and warp."""
+    f, copies = INDEX, []
+    step = f["ring_copy_rows"](k)
     for block in range(blocks):
-        stop = f["ring_first_tile"](block + 1, blocks, n)
-        stages = f["ring_rounds"](block, blocks, n) * f["ring_chunks"](k) * f["ring_warps"]()
-        for stage in range(stages):
-            chunk = f["ring_stage_chunk"](stage, k)
-            tile = f["ring_tile"](block, blocks, n, f["ring_stage_round"](stage, k), f["ring_stage_warp"](stage))
+        stop, rounds = f["ring_first_tile"](block + 1, blocks, n), f["ring_rounds"](block, blocks, n)
+        for round_, chunk, warp in product(range(rounds), range(f["ring_chunks"](k)), range(f["ring_warps"]())):
+            tile = f["ring_tile"](block, blocks, n, round_, warp)
             rows = [f["ring_row"](tile, j) for j in range(f["ring_rows"]())] if tile < stop else []
-            rows, step = [row for row in rows if row < n], f["ring_copy_rows"](k)
-            parts = [rows[at : at + step] for at in range(0, len(rows), step)]
+            there = [row for row in rows if row < n]
+            parts = [there[at : at + step] for at in range(0, len(there), step)]
             copies += [(f["ring_byte"](part[0], k, chunk), len(part) * f["ring_length"](k, chunk)) for part in parts]
     return copies
 
@@ -138,16 +136,8 @@ def test_the_bulk_copies_of_the_ring_bring_every_byte_exactly_once(n, k, blocks)
     assert copies[0][0] == 0
     assert all(first + length == after for (first, length), (after, _) in pairwise(copies))
     assert sum(copies[-1]) == n * k // 2
-    slot = INDEX["ring_slot_bytes"]()
+    slot = INDEX["ring_slot"](1)
     assert all(first % 16 == 0 and 0 < length <= slot and length % 16 == 0 for first, length in copies)
-
-
-@pytest.mark.parametrize("k", [128, 3584, 18944])
-def test_a_stage_is_found_again_from_its_round_chunk_and_warp(k):
-    stages = np.arange(200)
-    ks = np.full_like(stages, k)
-    round_, chunk = INDEX["ring_stage_round"](stages, ks), INDEX["ring_stage_chunk"](stages, ks)
-    assert (INDEX["ring_stage"](round_, chunk, INDEX["ring_stage_warp"](stages), ks) == stages).all()
 
 
 @pytest.mark.parametrize("k", [128, 3584, 18944])
@@ -159,3 +149,9 @@ def test_no_two_pieces_of_x_share_a_place(k):
 
 def test_the_lanes_of_a_warp_read_neighbouring_pieces_of_x():
     assert INDEX["x_place"](128 + 4 * np.arange(32) + 3).tolist() == list(range(128 + 96, 128 + 128))
+
+
+@pytest.mark.parametrize("k", [128, 384, 3584, 4096, 4224, 18944])
+def test_shared_memory_holds_every_piece_of_x_that_a_batch_of_four_iterations_reads(k):
+    batches = -(-INDEX["rows_iterations"](k) // 4)
+    assert 16 * batches * 4 * 128 == INDEX["x_bytes"](k)
