@@ -200,8 +200,8 @@ EXERCISE = Exercise(
     judge=_judge,
     show=_show,
     first_hints=(
-        "Four `lop3` and one `shr` bring the nibbles below 0x6400: 1024 + n where the nibble is the lowest of its "
-        "half, 1024 + 16 n where it sits 4 bits higher.",
+        "Four `lop3` and one `shr`: (word & mask) | 0x6400… makes two fp16 numbers at once, 1024 + n of a nibble at "
+        "the bottom of its half, 1024 + 16 n of one that sits 4 bits higher.",
         "Which constants go with which mask? 0x000F000F: `hsub2` takes 1032 away. 0x00F000F0: `hfma2` with 1/16 and "
         "−72. Then the same two after `isa.shr(word, 8)`.",
     ),

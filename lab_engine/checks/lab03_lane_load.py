@@ -4,7 +4,7 @@ from typing import Any
 
 from lab_engine.checks.case import Args, Case, Mismatch
 from lab_engine.checks.exercise import Exercise
-from lab_engine.checks.values import describe, first_true, judge_ints, number
+from lab_engine.checks.values import describe, first_true, judge_ints, number, wrong_ints
 from lab_engine.checks.verdict import Row
 
 
@@ -33,7 +33,7 @@ def _judge(args: Args, expected: tuple[int, int] | None, yours: Any) -> Mismatch
         return judge_ints(yours, expected, _PARTS, _show(args), lambda found: _hint(args, expected, found))
     if yours is None:
         return None
-    return Mismatch(f"returned {describe(yours)}; expected None", hint=_hint_for_idle(args))
+    return Mismatch(f"returned {describe(yours)}; expected None", hint=_hint_for_idle(args, yours))
 
 
 def _hint(args: Args, expected: tuple[int, int], yours: tuple[int, int]) -> str:
@@ -56,8 +56,12 @@ def _hint(args: Args, expected: tuple[int, int], yours: tuple[int, int]) -> str:
     )
 
 
-def _hint_for_idle(args: Args) -> str:
+def _hint_for_idle(args: Args, yours: Any) -> str:
+    """Did the lane go on into the next row, or was idleness said in another way?"""
     _, k, lane, iteration = args
+    goes_on = wrong_ints(yours, _PARTS) is None and yours[0] > 0
+    if not goes_on:
+        return "A lane that has nothing left to read is None."
     return f"{_NEXT_ROW} This one has {k // 2} bytes, and the piece begins at byte {512 * iteration + 16 * lane} of it."
 
 

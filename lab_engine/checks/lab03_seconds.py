@@ -95,11 +95,11 @@ def _lanes(gpu: Gpu) -> str:
 
 def _show(args: Args) -> tuple[Row, ...]:
     n, k, gpu, ops, edge = args
-    labels = ("n", "k", "gpu", "bandwidth", "sms", "clock_hz", "int_lanes", "int_ops_per_weight", "edge_s")
-    limits = (gpu.bandwidth, gpu.sms, gpu.clock_hz, gpu.int_lanes)
+    limits = f"bandwidth {gpu.bandwidth:.4g}, sms {gpu.sms}, clock_hz {gpu.clock_hz:.4g}, int_lanes {gpu.int_lanes}"
     return (
-        Row("argument", labels),
-        Row("value", (number(n), number(k), gpu.name, *map(number, limits), number(ops), number(edge))),
+        Row("argument", ("n", "k", "int_ops_per_weight", "edge_s")),
+        Row("value", tuple(map(number, (n, k, ops, edge)))),
+        Row("gpu", (), f"{gpu.name}: {limits}"),
     )
 
 

@@ -83,7 +83,7 @@ WRONG = {
     "the group of the matrix": (group_in_the_matrix, "counts from the beginning of the row", WORKING - ROW_0),
     "the piece for the group": (load_with(group=lambda here: here // 16), "four lanes share a group", None),
     "group before offset": (half_of, "In this order", WORKING - ROW_0),
-    "an idle lane is −1": (lambda *a: lane_load(*a) or (-1, -1), "This lane reads the next row", IDLE),
+    "an idle lane is −1": (lambda *a: lane_load(*a) or (-1, -1), "nothing left to read is None", IDLE),
     "the example's answer": (lambda *_: (10128, 18), "", ALL - {EXAMPLE}),
 }
 

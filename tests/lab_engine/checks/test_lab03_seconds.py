@@ -126,6 +126,9 @@ def test_another_form_is_refused_in_words(wrong, message):
 
 def test_the_verdict_shows_the_arguments_and_both_times():
     verdict = SECONDS.check(scaled(2))
-    assert verdict.given[0].values[:6] == ("n", "k", "gpu", "bandwidth", "sms", "clock_hz")
-    assert verdict.given[1].values[:6] == ("3,584", "3,584", "H200", "4.68e+12", "132", "1.82e+09")
+    assert [row.values for row in verdict.given[:2]] == [
+        ("n", "k", "int_ops_per_weight", "edge_s"),
+        ("3,584", "3,584", "0.63", "2.4e−06"),
+    ]
+    assert verdict.given[2].note == "H200: bandwidth 4.68e+12, sms 132, clock_hz 1.82e+09, int_lanes 64"
     assert verdict.expected.values == ("3.815",)
