@@ -114,12 +114,12 @@ def gemv_triton_best(  # type: ignore[no-untyped-def]
         unit = first + tl.arange(0, UNITS)
         inside = unit < groups * 4
         there = real[:, None] & inside
-        at = (start * (groups * 16) + unit * 4)[:, :, None] + tl.arange(0, 4)
-        word = tl.load(words + at, mask=there[:, :, None], other=0)
+        at = first * 4 + tl.arange(0, UNITS * 4)
+        word = tl.load(words + start * (groups * 16) + at, mask=real[:, None] & (at < groups * 16), other=0)
         scale = tl.load(scales + start * groups + unit // 4, mask=there, other=0.0).to(tl.float32)
         low, high = tl.zeros([ROWS, UNITS], tl.float32), tl.zeros([ROWS, UNITS], tl.float32)
         x_low, x_high = tl.zeros([1, UNITS], tl.float32), tl.zeros([1, UNITS], tl.float32)
-        word0, word1, word2, word3 = _four(word)
+        word0, word1, word2, word3 = _four(tl.reshape(word, [ROWS, UNITS, 4]))
         x_at = x + unit * 32
         low, high, x_low, x_high = _word(low, high, x_low, x_high, word0, x_at, inside, one)
         low, high, x_low, x_high = _word(low, high, x_low, x_high, word1, x_at + 8, inside, one)
