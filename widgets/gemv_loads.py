@@ -72,8 +72,7 @@ class WarpLoads(Playground):
 
     @traitlets.observe("pattern", "k")
     def _stay_in_the_row(self, _: Any) -> None:
-        if not self._applying:
-            self.step = min(self.step, self.step_count() - 1)
+        self.step = min(self.step, self.step_count() - 1)
 
     @property
     def sentence(self) -> str:

@@ -37,6 +37,8 @@ NOTES = {
     "shared memory then.",
 }
 """What the counts leave out, or what they are good for."""
+SHIFTED = "Two requests in a row share the sector between them. What L1 or L2 still holds of it is not moved again."
+"""The same where a shift parts sectors that were one lane's."""
 _SYMBOLS: dict[type[ast.AST], str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Mod: "%",
     ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==",
@@ -93,14 +95,13 @@ def loads_data() -> dict[str, Any]:
 
 
 def _pattern_data(pattern: Pattern) -> dict[str, Any]:
-    name = pattern.name
+    name, rungs = pattern.name, ", ".join(pattern.rungs)
     row = written_out("ring_row", {"tile": written_out("ring_tile")}) if pattern.bulk else written_out(f"{name}_row")
     always = ast.Constant(1)
     return {
-        "words": pattern.words,
-        "name": name,
+        "words": f"{rungs}: {pattern.words}" if rungs else pattern.words,
         "bulk": pattern.bulk,
-        "note": NOTES[name],
+        "notes": {str(shift): SHIFTED if shift and not name.startswith("naive") else NOTES[name] for shift in SHIFTS},
         "warps": 1 if pattern.bulk else warps(name),
         "rows": {str(k): list(first_rows(name, k)) for k in KS},
         "row": tree(row),

@@ -19,7 +19,7 @@ def loads_png(scene: Scene) -> bytes:
     """Every state has the same size."""
     canvas = Canvas(WIDTH + 2 * MARGIN, HEIGHT + 2 * MARGIN)
     canvas.text(MARGIN, _y(10), scene.title(), "b")
-    canvas.text(MARGIN + WIDTH, _y(10), scene.data["words"], "e mu")
+    canvas.text(MARGIN + WIDTH, _y(10), scene.pattern_words(), "e mu")
     _lanes(canvas, scene)
     requests = scene.trace.requests
     for number, request in enumerate(requests[:SHOWN]):
@@ -33,7 +33,7 @@ def loads_png(scene: Scene) -> bytes:
         canvas.text(MARGIN + FORMULA_X, _y(FORMULA + row * FORMULA_ROW), words, "m b" if row == 1 else "m")
     canvas.line(MARGIN, _y(TOTAL), MARGIN + WIDTH, _y(TOTAL))
     canvas.text(MARGIN, _y(TOTAL + 16), scene.total_words(), "b")
-    for row, words in enumerate(textwrap.wrap(scene.data["note"], NOTE_LETTERS)):
+    for row, words in enumerate(textwrap.wrap(scene.note, NOTE_LETTERS)):
         canvas.text(MARGIN, _y(TOTAL + 34 + 16 * row), words, "mu")
     return canvas.png()
 

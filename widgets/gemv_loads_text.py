@@ -1,5 +1,6 @@
 """The warp's loads in words and letters; static/gemv_loads_data.js finds the same words for the same state."""
 
+import math
 import re
 from collections.abc import Mapping
 
@@ -44,6 +45,17 @@ class Scene:
         """The share of the moved bytes that a lane asked for: `12.5 %`."""
         return share(self.trace.efficiency)
 
+    @property
+    def note(self) -> str:
+        """A sentence about the pattern."""
+        note: str = self.data["notes"][str(self.shift)]
+        return note
+
+    def pattern_words(self) -> str:
+        """How the matrix is read, and how many requests are drawn where that is not all."""
+        count = len(self.trace.requests)
+        return f"{self.data['words']}{f', {SHOWN} of {count} shown' if count > SHOWN else ''}"
+
     def title(self) -> str:
         """Which warp and which iteration."""
         who = "first copies" if self.data["bulk"] else f"warp {self.warp}"
@@ -57,8 +69,9 @@ class Scene:
 
     def producer_words(self) -> str:
         """In place of the lanes, where none of them reads."""
-        count = len(self.trace.requests)
-        return f"one thread asks for {'it' if count == 1 else f'{count} copies'}; no lane of the warp reads this memory"
+        count, size = len(self.trace.requests), self.shown.size
+        copies = f"{count} {'copy' if count == 1 else 'copies'} of {size} B"
+        return f"one thread asks for {copies}; no lane of a warp reads this memory"
 
     def sectors(self) -> str:
         """`16 sectors`, or `2 × 16 sectors` of two requests."""
@@ -73,7 +86,7 @@ class Scene:
         one, more = self.chosen[0], len(self.chosen) - 1
         again = f", and {more} more" if more else ""
         if self.data["bulk"]:
-            return f"{who}: {one.size} bytes from {one.start} of row {one.row}{again}"
+            return f"{who}: {one.size} bytes from byte {one.start}, row {one.row}{again}"
         return f"{who}: row {one.row}, bytes {span(one.start, one.start + one.size - 1)}, group {one.group}{again}"
 
     def sentence(self) -> str:
@@ -112,7 +125,7 @@ class Scene:
     def row_words(self) -> tuple[str, str]:
         """What the strip of a whole row shows: the row, and the part of this iteration."""
         start, stop = self.in_row()
-        count = short(self.k // 2 / self.data["stride"], 3)
+        count = str(self.trace.iterations) if self.data["bulk"] else short(self.k // 2 / self.data["stride"], 3)
         unit = "chunks" if self.data["bulk"] else "iterations"
         if count == "1":
             unit = unit[:-1]
@@ -136,8 +149,8 @@ def share(part: float) -> str:
 
 
 def short(number: float, digits: int) -> str:
-    """A number without zeros at its end: `3.5`, `8`."""
-    return f"{number:.{digits}f}".rstrip("0").rstrip(".")
+    """A number of at most so many digits after the point, half up, without zeros at its end: `3.5`, `8`."""
+    return f"{math.floor(number * 10**digits + 0.5) / 10**digits:g}"
 
 
 def numbers_in(text: str, at: Mapping[str, int]) -> str:

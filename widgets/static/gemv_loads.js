@@ -1,11 +1,11 @@
 // Lab 03's loads: the lanes of a warp, wires to the bytes that they read, the sectors that move; then the row, where the
 // byte's number comes from, and the whole matrix. A hue is a quarter of the warp, 8 lanes.
 import { fit, line, middle, path, rect, text, wrap } from "./marks.js";
-import { barWords, evaluate, formulaWords, iterationWords, keyLoads, loadScene, loadsSentence, loadTools, loadWords, partOfRow, producerWords, requestWords, rowWords, shareWords, totalWords } from "./gemv_loads_data.js";
+import { REQUESTS_SHOWN, barWords, evaluate, formulaWords, iterationWords, keyLoads, loadScene, loadsSentence, loadTools, loadWords, partOfRow, patternWords, producerWords, requestWords, rowWords, shareWords, totalWords } from "./gemv_loads_data.js";
 import { playground } from "./kit.js";
 
 const [LANE_TOP, LANE, WIRE] = [24, 28, 24];
-const [SECTORS, TALL, SHORT, NEXT_REQUEST, SHOWN] = [76, 72, 22, 50, 2];
+const [SECTORS, TALL, SHORT, NEXT_REQUEST] = [76, 72, 22, 50];
 const [BAR, STRIP, FORMULA, FORMULA_ROW, FORMULA_X] = [196, 240, 290, 18, 60];
 const TOTAL = FORMULA + 2 * FORMULA_ROW + 12;
 const MIN_SLOTS = 16;
@@ -139,23 +139,25 @@ function formulaMarks(scene) {
 
 // ---- the picture ----
 
+export const loadTitle = (scene) => `${scene.pattern.bulk ? "first copies" : `warp ${scene.at.warp}`} of block ${scene.at.block}, ${iterationWords(scene)}`;
+
 export function loadsHeight(trace, width, measure) {
-  return TOTAL + 34 + 16 * Math.max(...Object.values(trace.patterns).map(({ note }) => wrap(note, width, measure).length)) - 8;
+  return TOTAL + 34 + 16 * Math.max(...Object.values(trace.patterns).flatMap(({ notes }) => Object.values(notes).map((note) => wrap(note, width, measure).length))) - 8;
 }
 
 export function drawLoads(trace, state, width, measure) {
   const scene = loadScene(trace, state);
-  const { requests, pattern, at } = scene;
+  const { requests, pattern } = scene;
   const cellHeight = requests.length > 1 ? SHORT : TALL;
   const columns = sectorColumns(requests[0].sectors, width, trace.sector);
-  const said = `${pattern.bulk ? "first copies" : `warp ${at.warp}`} of block ${at.block}, ${iterationWords(scene)}`;
+  const said = loadTitle(scene);
   const marks = [
-    text(0, 14, said, "b"), text(width, 14, fit(pattern.words, width - measure(said, "b") - 12, measure), "e mu"),
+    text(0, 14, said, "b"), text(width, 14, fit(patternWords(scene), width - measure(said, "b") - 12, measure), "e mu"),
     ...laneMarks(scene, width), ...wireMarks(scene, columns, width),
-    ...requests.slice(0, SHOWN).flatMap((request, row) => sectorMarks(scene, request, SECTORS + row * NEXT_REQUEST, cellHeight, width, measure)),
+    ...requests.slice(0, REQUESTS_SHOWN).flatMap((request, row) => sectorMarks(scene, request, SECTORS + row * NEXT_REQUEST, cellHeight, width, measure)),
     ...barMarks(scene, width), ...stripMarks(scene, width), ...formulaMarks(scene),
     line(0, TOTAL, width, TOTAL, "rule"), text(0, TOTAL + 18, fit(totalWords(scene), width, measure, "b"), "b"),
-    ...wrap(pattern.note, width, measure).map((words, row) => text(0, TOTAL + 36 + 16 * row, words, "mu")),
+    ...wrap(pattern.notes[state.shift], width, measure).map((words, row) => text(0, TOTAL + 36 + 16 * row, words, "mu")),
   ];
   return { marks, height: loadsHeight(trace, width, measure), label: `Lanes of a warp and the sectors that they read: ${loadsSentence(trace, state)}` };
 }

@@ -2,6 +2,8 @@
 // trace, evaluated here for any lane and iteration. The words are those of widgets/gemv_loads_text.py. No DOM.
 import { number, percent } from "./marks.js";
 
+export const REQUESTS_SHOWN = 2;
+
 const operations = {
   "+": (a, b) => a + b,
   "-": (a, b) => a - b,
@@ -40,8 +42,10 @@ function requestOf(trace, loads, shift) {
   return { loads, sectors: [...new Set(touched)].sort((a, b) => a - b) };
 }
 
-export function loadScene(trace, state) {
-  const pattern = trace.patterns[state.pattern];
+// A new pattern or k comes a message before its step, so that a step may be past the end for a moment.
+export function loadScene(trace, given) {
+  const pattern = trace.patterns[given.pattern];
+  const state = { ...given, step: Math.min(given.step, pattern.iterations[given.k] - 1) };
   const at = { k: state.k, n: trace.n, blocks: trace.blocks, round: 0, i: state.step, chunk: state.step, block: Math.floor(state.warp / pattern.warps), warp: state.warp % pattern.warps };
   const lanes = range(0, pattern.bulk ? 1 : trace.lanes);
   const requests = pattern.rows[state.k]
@@ -62,7 +66,7 @@ export function loadScene(trace, state) {
 // ---- words ----
 
 const between = (first, last) => (first === last ? `${first}` : `${first}–${last}`);
-const short = (value, digits) => String(Number(value.toFixed(digits)));
+const short = (value, digits) => String(Number(number(value, digits)));
 const inBytes = (count) => (count < 1e6 ? `${number(count / 1e3, 1)} kB` : `${number(count / 1e6, 2)} MB`);
 
 export const shareWords = ({ used, moved }) => percent(used / moved, 1).replace(".0 %", " %");
@@ -81,7 +85,7 @@ export function loadWords(scene, loads) {
   if (!loads.length) return `${laneCalled(scene)}: idle, past the end of the row`;
   const [{ row, start, size, group }] = loads;
   const again = loads.length > 1 ? `, and ${loads.length - 1} more` : "";
-  if (scene.pattern.bulk) return `${laneCalled(scene)}: ${size} bytes from ${start} of row ${row}${again}`;
+  if (scene.pattern.bulk) return `${laneCalled(scene)}: ${size} bytes from byte ${start}, row ${row}${again}`;
   return `${laneCalled(scene)}: row ${row}, bytes ${between(start, start + size - 1)}, group ${group}${again}`;
 }
 
@@ -125,12 +129,15 @@ export function barWords({ used, moved }) {
 }
 
 // In place of the lanes, where none of them reads.
-export const producerWords = ({ requests: { length } }) => `one thread asks for ${length === 1 ? "it" : `${length} copies`}; no lane of the warp reads this memory`;
+export const producerWords = ({ requests: { length }, shown }) => `one thread asks for ${length} ${length === 1 ? "copy" : "copies"} of ${shown.size} B; no lane of a warp reads this memory`;
+
+// How the matrix is read, and how many requests are drawn where that is not all.
+export const patternWords = ({ pattern, requests }) => `${pattern.words}${requests.length > REQUESTS_SHOWN ? `, ${REQUESTS_SHOWN} of ${requests.length} shown` : ""}`;
 
 export function rowWords(scene) {
   const { trace, state, pattern, shown } = scene;
   const [bytes, [start, end]] = [evaluate(trace.rowBytes, state), partOfRow(scene)];
-  const count = short(bytes / pattern.stride, 3);
+  const count = pattern.bulk ? String(pattern.iterations[state.k]) : short(bytes / pattern.stride, 3);
   const unit = `${pattern.bulk ? "chunk" : "iteration"}${count === "1" ? "" : "s"}`;
   return [`row ${shown.row}: ${bytes} bytes, ${count} ${unit}`, `${iterationWords(scene)}: ${between(start, end - 1)}`];
 }
@@ -158,7 +165,7 @@ export function loadTools(trace, state) {
     { label: "Next pattern", key: "p", title: `now ${trace.patterns[state.pattern].words}; next ${trace.patterns[pattern].words}`, values: kept(trace, state, { pattern }) },
     { label: "Next K", key: "k", title: `now ${state.k} weights a row; next ${k}`, values: kept(trace, state, { k }) },
     { label: "Shift by 16 B", key: "s", title: state.shift ? "shifted; let it begin at a line again" : "let the matrix begin 16 bytes later", values: { shift } },
-    { label: "Next warp", key: "w", title: `now warp ${state.warp}; next ${warp}`, values: { warp } },
+    { label: "Next warp", key: "w", title: `now ${trace.patterns[state.pattern].bulk ? "block" : "warp"} ${state.warp}; next ${warp}`, values: { warp } },
   ];
 }
 
