@@ -124,6 +124,17 @@ def stage_errors(backend: CudaBackend, weights: TokenWeights) -> dict[str, float
     return errors | {"lm_head": relative_error(logits, reference.logits(h)) + choice}
 
 
+def plain_errors(weights: TokenWeights) -> dict[str, float]:
+    """As stage_errors, of the bare product W x with x in float16: the form that is a rung of the ladder."""
+    layer, found = weights.layers[0], {}
+    for stage, parts in {**{stage: getattr(layer, stage) for stage in STAGES}, "lm_head": weights.lm_head}.items():
+        words, scales = (torch.cat([getattr(part, name) for part in parts]) for name in ("words", "scales"))
+        generator = torch.Generator(words.device).manual_seed(3)
+        x = torch.randn(parts[0].shape[1], generator=generator, device=words.device).to(torch.float16)
+        found[stage] = relative_error(gemv_ladder.load("mma", words, scales)(x), product(parts, x))
+    return found
+
+
 def without_last_rows(weights: TokenWeights, cut: int) -> TokenWeights:
     """The first layer alone, every part of every matrix `cut` rows shorter: for kernels that expect whole tiles."""
     layer = weights.layers[0]

@@ -36,21 +36,24 @@ def record() -> tuple[dict[str, Any], dict[str, int]]:
         found[size] = correctness(size, config)
         torch.cuda.empty_cache()
     times, clocks = speed(QWEN2_5_CODER["7B"])
-    shapes = {what: {size: errors[what] for size, errors in found.items()} for what in ("bench_shapes", "odd_rows")}
+    shapes = {what: {size: errors[what] for size, errors in found.items()} for what in found["7B"]}
     return {**times, **shapes, "bit_identical": True, "repeats": REPEATS}, clocks
 
 
 def correctness(size: str, config: ModelConfig) -> dict[str, dict[str, float]]:
-    """The errors of one layer and lm_head by stage, with all rows (`bench_shapes`) and with odd numbers of them.
+    """The errors of one layer and lm_head by stage: fused (`bench_shapes`) and plain, with all rows and with fewer.
 
     RecordingError where one is wrong, or where two runs of the layer differ in a bit.
     """
-    from lab_engine.gemv_gpu import stage_errors, without_last_rows
+    from lab_engine.gemv_gpu import plain_errors, stage_errors, without_last_rows
 
     backend, weights, token = loaded(config, 1)
+    odd = without_last_rows(weights, ODD)
     found = {
         "bench_shapes": stage_errors(backend, weights),
-        "odd_rows": stage_errors(backend, without_last_rows(weights, ODD)),
+        "odd_rows": stage_errors(backend, odd),
+        "plain_shapes": plain_errors(weights),
+        "plain_odd_rows": plain_errors(odd),
     }
     for what, errors in found.items():
         for stage, error in errors.items():

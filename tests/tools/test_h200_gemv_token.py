@@ -6,16 +6,18 @@ import math
 import pytest
 import torch
 
-from lab_engine import gemv_gpu, gemv_peer, gpu
+from lab_engine import gemv_gpu, gemv_ladder, gemv_peer, gpu
 from lab_engine.backends import cuda
 from lab_engine.config import QWEN2_5_CODER, ModelConfig
 from lab_engine.errors import RecordingError
 from lab_engine.gemv_token import product
+from lab_engine.weights import Int4Matrix
 from tests.lab_engine.gemv_stand_in import StandInBackend
 from tools import h200_gemv_token, h200_machine, record_h200
 
 SMALL = ModelConfig(256, 384, 3, 4, 2, 64, 512, 1024, 1e6, 1e-6, tie_embeddings=True)
 STAGES = ["qkv", "o", "gate_up", "down", "lm_head"]
+KINDS = ["bench_shapes", "odd_rows", "plain_shapes", "plain_odd_rows"]
 
 
 @pytest.fixture
@@ -30,6 +32,9 @@ def stand_in(monkeypatch):
     class Made(list):
         wrong = staticmethod(lambda _, result: result)
 
+        def load_rung(self, name, words, scales):
+            return lambda x: self.wrong(name, product([Int4Matrix(words, scales)], x))
+
     made = Made()
 
     def replay_seconds(run, replays):
@@ -40,6 +45,7 @@ def stand_in(monkeypatch):
     monkeypatch.setattr(h200_gemv_token, "DEVICE", "cpu")
     monkeypatch.setattr(cuda, "CudaBackend", backend)
     monkeypatch.setattr(gpu, "replay_seconds", replay_seconds)
+    monkeypatch.setattr(gemv_ladder, "load", made.load_rung)
     monkeypatch.setattr(gemv_gpu, "read_bandwidth", lambda: 4.6543210987e12)
     monkeypatch.setattr(gemv_peer, "load", lambda parts: lambda x: product(parts, x[0])[None])
     monkeypatch.setattr(h200_gemv_token, "clocks_under_load", lambda _: {"sm": 1800, "memory": 3200})
@@ -93,7 +99,7 @@ def test_a_peer_that_multiplies_wrongly_gets_no_time(stand_in, monkeypatch):
 
 def test_all_rows_and_odd_numbers_of_them_are_compared(stand_in):
     found = h200_gemv_token.correctness("small", SMALL)
-    assert list(found) == ["bench_shapes", "odd_rows"]
+    assert list(found) == KINDS
     for errors in found.values():
         assert list(errors) == STAGES
         assert all(0 <= error < 1e-6 for error in errors.values())
@@ -104,6 +110,12 @@ def test_all_rows_and_odd_numbers_of_them_are_compared(stand_in):
 def test_a_wrong_stage_stops_the_recording(stand_in, stage, factor):
     stand_in.__class__.wrong = staticmethod(lambda name, result: result * factor if name == stage else result)
     with pytest.raises(RecordingError, match=rf"small, bench_shapes, {stage}: wrong by .* expected 1e-03 or less"):
+        h200_gemv_token.correctness("small", SMALL)
+
+
+def test_a_wrong_plain_product_stops_the_recording(stand_in):
+    stand_in.__class__.wrong = staticmethod(lambda name, result: result * 1.01 if name == "mma" else result)
+    with pytest.raises(RecordingError, match=r"small, plain_shapes, qkv: wrong by 1\.0e-02, expected 1e-03 or less"):
         h200_gemv_token.correctness("small", SMALL)
 
 
@@ -130,7 +142,7 @@ def test_the_recording_holds_every_model(stand_in, monkeypatch):
     monkeypatch.setattr(h200_machine, "nvidia_smi", lambda *_: ["NVIDIA H200"])
     monkeypatch.setattr(h200_gemv_token, "QWEN2_5_CODER", dict.fromkeys(QWEN2_5_CODER, SMALL))
     data, _ = h200_gemv_token.record()
-    for what in ("bench_shapes", "odd_rows"):
+    for what in KINDS:
         assert list(data[what]) == ["0.5B", "1.5B", "3B", "7B", "14B", "32B"]
     assert data["bit_identical"] is True
     assert record_h200.RECORDERS["gemv_token"].measure is h200_gemv_token.record
