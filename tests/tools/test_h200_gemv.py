@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from lab_engine import gemv_ladder, gemv_peer, gpu
+from lab_engine import gemv_gpu, gemv_ladder, gemv_peer, gpu
 from lab_engine.errors import RecordingError, ToolchainError
 from lab_engine.gemv_ladder import RUNGS, reference
 from lab_engine.kernels import FOLDER
@@ -221,3 +221,37 @@ def test_without_ncu_or_its_counters_there_is_no_profile(monkeypatch, capsys):
     monkeypatch.setattr(h200_gemv_ncu.subprocess, "run", lambda *_, **__: refused)
     assert set(h200_gemv_ncu.profile((8, 128)).values()) == {None}
     assert "no permission" in capsys.readouterr().out
+
+
+def test_the_recording_has_every_field_that_the_lab_reads(monkeypatch, capsys):
+    us, stages = {"us": 2.0, "us_spread": 0.1}, h200_gemv.shapes()
+    stand_ins = {
+        "make_stage": lambda name, *_: SimpleNamespace(name=name),
+        "edges": lambda: {"plain": 1.1, "dependent": 0.9},
+        "peer": lambda found: {"_weight_int4pack_mm": dict.fromkeys(found, us)},
+        "rung_times": lambda *_: us,
+        "clocks_under_load": lambda stage: {"sm": 1800, "memory": 3201} if stage.name == "gate_up" else {},
+        "parts": lambda: {stage: {"fp16": {"launch": 1.0}} for stage in stages},
+        "errors": lambda _: {"largest": 1e-6, "cases": 40, "tolerance": 1e-3},
+        "code": lambda *_: {"launch": {"threads": 128}, "sass": {"weights_per_loop": 32}},
+        "checks": lambda names: {name: {"memcheck": "0 errors", "racecheck": "0 hazards"} for name in names},
+    }
+    for name, stand_in in stand_ins.items():
+        monkeypatch.setattr(h200_gemv, name, stand_in)
+    monkeypatch.setattr(h200_machine, "check_device", lambda: None)
+    monkeypatch.setattr(h200_gemv_ncu, "profile", lambda _: {"rows": {"dram_percent": 81.0}})
+    monkeypatch.setattr(gpu, "multiprocessors", lambda: 132)
+    monkeypatch.setattr(gemv_gpu, "read_bandwidth", lambda: 4.65e12)
+    data, clocks = h200_gemv.record()
+    assert clocks == {"sm": 1800, "memory": 3201}
+    assert list(data["shapes"]) == ["qkv", "o", "gate_up", "down", "lm_head"]
+    assert data["shapes"]["o"] == {"n": 3584, "k": 3584, "bytes": 3584 * 3584 * 66 // 128}
+    assert (data["replays"], data["layers"], data["read_bytes_per_second"]) == (51, 28, 4_650_000_000_000)
+    assert list(data["rungs"]) == list(RUNGS)
+    fields = ["us", "error", "launch", "sass", "memcheck", "racecheck", "ncu"]
+    assert all(list(rung) == fields for rung in data["rungs"].values())
+    assert all(list(rung["us"]) == list(data["shapes"]) for rung in data["rungs"].values())
+    assert (data["rungs"]["rows"]["ncu"], data["rungs"]["ring"]["ncu"]) == ({"dram_percent": 81.0}, None)
+    assert {*data} == {"shapes", "replays", "layers", "edge_us", "read_bytes_per_second", "rungs", "parts", "peer"}
+    assert json.loads(json.dumps(data)) == data
+    assert "compute-sanitizer" in capsys.readouterr().out
