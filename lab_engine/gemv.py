@@ -278,7 +278,12 @@ def model_errors(recording: Recording) -> dict[str, dict[str, ModelError]]:
 
 
 TOLERANCE = 0.20
-HOLDS = {"rows": ("gate_up", "lm_head"), "ring": ("gate_up", "lm_head"), "mma": ("gate_up", "down", "lm_head")}
+HOLDS = {
+    "coalesced": ("gate_up", "lm_head"),  # under the ceiling of instructions, the others under that of bandwidth
+    "rows": ("gate_up", "lm_head"),
+    "ring": ("gate_up", "lm_head"),
+    "mma": ("gate_up", "down", "lm_head"),
+}
 """Where |error| is at most TOLERANCE on an H200: long matrices, loads of whole lines, enough of them in flight.
 
 Elsewhere the model is a floor that the kernel does not reach. naive has a thread a row: few loads are in flight, and a

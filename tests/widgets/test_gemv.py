@@ -89,12 +89,12 @@ def test_every_preset_asks():
 def test_a_recorded_kernel_stands_at_its_time_and_elsewhere_at_the_model_s():
     playground = Roofline(gemv_recording(), stage="gate_up", rung="ring")
     assert playground.sentence == (
-        "6 ring: gate_up on H200 · 0.70 integer of 1.6 instr. · recorded 20.1 µs · model 17.5 µs (−13 %) · "
+        "6 ring: gate_up on H200 · 0.79 integer of 2.5 instr. · recorded 20.1 µs · model 17.5 µs (−13 %) · "
         "75 % of 4.65 TB/s"
     )
     assert playground.code.startswith("Roofline(recording, ")
     playground.gpu = "A100"
-    assert playground.sentence.startswith("6 ring: gate_up on A100 · 0.70 integer of 1.6 instr. · model 36.")
+    assert playground.sentence.startswith("6 ring: gate_up on A100 · 0.79 integer of 2.5 instr. · model 36.")
     playground.bits = 8
     assert playground.sentence.startswith("gate_up on A100 · INT8 g128")
 

@@ -96,15 +96,16 @@ function roofLimits(trace, state, axes, measure) {
 
 function roofPoints(trace, state, axes, measure) {
   const [chosen, time] = [chosenRung(trace, state), stageTime(trace, state)];
-  const marks = shownRungs(trace, state).filter((rung) => rung !== chosen).flatMap((rung) => rungMarks(trace, state, rung, axes, false));
+  const kernels = shownRungs(trace, state).filter((rung) => rung !== chosen).flatMap((rung) => rungMarks(trace, state, rung, axes, false));
+  const marks = []; // words first: their halo hides no kernel
   const [x, y] = [axes.x(unpacks(state) ? state.ops : 0), axes.y(rateOf(trace, state, time.seconds))];
   const roof = axes.y(rateOf(trace, state, time.seconds - time.edge));
   if (!chosen && y - roof > 10) marks.push(line(x, y - 8, x, roof, "sel dash"));
   if (!chosen && y - roof > 28) marks.push(middle(x + (x > axes.right - 60 ? -8 : 8), (y + roof) / 2, "edge", `${x > axes.right - 60 ? "e " : ""}s b ink ca over`));
   const words = `${micros(time.seconds)} µs`;
   const end = x + 14 + measure(words, "b") > axes.right;
-  marks.push(circle(x, y, 7, chosen ? "ca stroke" : "tag", { set: { rung: "" }, title: "the model's point; drag it" }));
   if (!chosen) marks.push(middle(x + (end ? -13 : 13), y + 15, words, `${end ? "e " : ""}b ink ca over`));
+  marks.push(...kernels, circle(x, y, 7, chosen ? "ca stroke" : "tag", { set: { rung: "" }, title: "the model's point; drag it" }));
   return chosen ? [...marks, ...rungMarks(trace, state, chosen, axes, true)] : marks;
 }
 
