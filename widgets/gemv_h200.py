@@ -41,7 +41,7 @@ def forms_table(recording: Recording, bandwidth: float) -> Table:
         "plain, µs",
         "dependent, µs",
         "TB/s, dependent",
-        "of the floor's rate",
+        f"of {bandwidth / 1e12:g} TB/s",
         "PyTorch, µs",
     )
     worst = max(form["error"] for form in forms.values())
@@ -64,9 +64,11 @@ def token_table(recording: Recording, bandwidth: float) -> Table:
         "ours, plain graph": data["token"]["plain"]["ms"],
         "PyTorch, products alone": peer,
     }
-    rows = [(f"floor: {num_bytes / 1e9:.3f} GB ÷ {bandwidth / 1e12:g} TB/s", f"{floor:.3f}", "100 %", "–")]
+    rows = [
+        (f"floor: {num_bytes / 1e9:.3f} GB ÷ {bandwidth / 1e12:g} TB/s", f"{floor:.3f}", "100 %", f"{peer / floor:.2f}")
+    ]
     rows += [(name, f"{ms:.3f}", f"{100 * floor / ms:.0f} %", f"{peer / ms:.2f}") for name, ms in times.items()]
-    columns = ("all products of a token", "ms", "floor ÷ time", "times as fast as PyTorch")
+    columns = ("all products of a token", "ms", "floor ÷ time", "PyTorch ÷ time")
     note = f"{data['layers']} layers and lm_head, {data['replays']} replays; attention is not in any of them."
     return Table("A token's products of the 7B, on the H200", columns, tuple(rows), _badge(recording), note)
 

@@ -43,7 +43,7 @@ def test_a_token_stands_beside_the_floor_of_its_bytes():
     """3.6456 GB at 4.68 TB/s: 0.779 ms."""
     rows = [row[1:] for row in token_table(recording(), BANDWIDTH).rows]
     assert rows == [
-        ("0.779", "100 %", "–"),
+        ("0.779", "100 %", "2.57"),
         ("1.000", "78 %", "2.00"),
         ("1.558", "50 %", "1.28"),
         ("2.000", "39 %", "1.00"),
