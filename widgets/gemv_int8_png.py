@@ -132,10 +132,12 @@ def _playhead(canvas: Canvas, stage: StageTimes, launch: float, y: Place) -> Non
     for name in INT8:
         canvas.circle(_x(launch), y(_more(stage, name, launch)), 4, "tag")
     if 0 < stage.crossover < MOST:
-        x = _x(stage.crossover)
-        side = "e" if x > RIGHT - 60 else "" if x < LEFT + 60 else "c"
-        canvas.circle(x, y(0), 7, "empty")
-        canvas.text(x, y(0) - 18, f"even at {significant(stage.crossover)} µs", f"{side} s")
+        canvas.circle(_x(stage.crossover), y(0), 7, "empty")
+        words = f"even at {significant(stage.crossover)} µs"
+        wide = text_width(words, "s") + 8
+        left = min(RIGHT - wide, max(LEFT, _x(stage.crossover) - wide / 2))
+        canvas.rect(left, y(0) - 26, wide, 16, "paper")
+        canvas.text(left + wide / 2, y(0) - 18, words, "c s")
 
 
 def _spread(places: list[float], gap: float, low: float, high: float) -> list[float]:

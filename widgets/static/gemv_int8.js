@@ -132,18 +132,20 @@ function plotPlayhead(trace, state, axes, measure) {
 }
 
 // Where FP16 and the separate kernel take the same time.
-function evenMark(trace, state, axes) {
+function evenMark(trace, state, axes, measure) {
   const even = crossoverOf(trace, state);
   if (even <= 0 || even >= trace.most) return [];
   const more = { set: { launch: clampLaunch(trace, even) }, title: `FP16 and separate are even at ${significant(even)} µs` };
   const [x, y, words] = [axes.x(even), axes.y(0), `even at ${significant(even)} µs`];
-  return [circle(x, y, 7, "strong round", more), text(x, y - 14, words, `${x > axes.right - 60 ? "e" : x < axes.left + 60 ? "" : "c"} s over`)];
+  const wide = Math.ceil(measure(words, "s")) + 8;
+  const left = Math.min(axes.right - wide, Math.max(axes.left, x - wide / 2));
+  return [circle(x, y, 7, "strong round", more), rect(left, y - 26, wide, 16, "paper"), middle(left + wide / 2, y - 18, words, "c s over")];
 }
 
 function plotMarks(trace, state, width, measure) {
   const axes = launchAxes(trace, state, width);
   const hit = rect(axes.left, axes.top - 24, axes.right - axes.left, axes.bottom - axes.top + 24, "hit ew", { drag: "launch", title: "drag the cost of a launch" });
-  return [...plotFrame(trace, state, axes, width), ...plotLines(trace, state, axes), ...plotPlayhead(trace, state, axes, measure), hit, ...evenMark(trace, state, axes)];
+  return [...plotFrame(trace, state, axes, width), ...plotLines(trace, state, axes), ...plotPlayhead(trace, state, axes, measure), hit, ...evenMark(trace, state, axes, measure)];
 }
 
 // ---- the picture ----
