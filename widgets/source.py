@@ -1,7 +1,11 @@
 """Source code or machine code as the output of a cell: long lines scroll instead of being broken."""
 
 import html
+import re
 from dataclasses import dataclass
+
+from lab_engine.errors import NanoqwenError
+from lab_engine.kernels import read_source
 
 _STYLE = """
 .nl-listing .nl-listing-text pre{font:12px/18px var(--jp-code-font-family,"DejaVu Sans Mono",monospace);white-space:pre;
@@ -22,3 +26,12 @@ class Source:
     def _repr_html_(self) -> str:
         pre = f'<pre tabindex="0">{html.escape(self.text)}</pre>'
         return f'<style>{_STYLE}</style><div class="nl-listing"><div class="nl-listing-text">{pre}</div></div>'
+
+
+def cuda_function(source: str, name: str) -> Source:
+    """The function `name` of a CUDA file of kernels/, with the comment above it; NanoqwenError if it has none."""
+    text = read_source(source)
+    found = re.search(rf"^(?!//)[^\n]*\b{re.escape(name)}\(", text, re.MULTILINE)
+    if not found:
+        raise NanoqwenError(f"{source}: no function {name!r}")
+    return Source(text[text.rindex("\n\n", 0, found.start()) + 2 : text.index("\n}\n", found.start()) + 2])

@@ -4,7 +4,6 @@ import statistics
 
 from lab_engine.errors import NanoqwenError
 from lab_engine.int4 import BYTES_PER_WEIGHT
-from lab_engine.kernels import read_source
 from lab_engine.recordings import Recording
 from lab_engine.sass import compile_cubin, disassemble, instructions_per_word
 from lab_engine.unpack import COMPILED, SOURCE, WEIGHTS, every_half_word, unpack_all
@@ -13,7 +12,7 @@ from widgets.evidence import Table
 from widgets.live_table import LiveTable
 from widgets.machine import HERE
 from widgets.playground import Badge
-from widgets.source import Source
+from widgets.source import Source, cuda_function
 
 RIGHT = ("shift_mask", "lop3", "prmt")
 INTEGER = ("LOP3", "PRMT", "SHF", "LEA", "VIADD")
@@ -23,9 +22,7 @@ _RUNS = 5
 
 def kernel_source(method: str) -> Source:
     """The function of kernels/unpack.cuh that unpacks by this method, with the comment above it."""
-    text = read_source(SOURCE)
-    function = text.index(f"void unpack_{method}(")
-    return Source(text[text.rindex("\n\n", 0, function) + 2 : text.index("\n}\n", function) + 2])
+    return cuda_function(SOURCE, f"unpack_{method}")
 
 
 def machine_code(recording: Recording, method: str) -> Source:

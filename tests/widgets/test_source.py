@@ -1,0 +1,28 @@
+"""Sources as outputs: one CUDA function out of a file, with what is said above it."""
+
+import pytest
+
+from lab_engine.errors import NanoqwenError
+from widgets.source import Source, cuda_function
+
+
+def test_a_function_comes_whole_with_the_comment_above_it():
+    text = cuda_function("nibbles.cuh", "unpack_int8").text
+    assert text.startswith("//")
+    assert text.endswith("}")
+    assert "void unpack_int8(" in text
+    assert text.count("__device__") == 1
+
+
+def test_a_call_or_a_comment_that_names_a_function_is_not_taken_for_it():
+    assert cuda_function("gemv_mma.cuh", "multiply_rows").text.count("int2 multiply_rows(") == 1
+
+
+def test_a_function_that_is_not_there_is_named():
+    with pytest.raises(NanoqwenError, match="nibbles.cuh: no function 'unpack_int9'"):
+        cuda_function("nibbles.cuh", "unpack_int9")
+
+
+def test_a_source_draws_its_text_and_escapes_it():
+    assert "a &lt; b" in Source("a < b")._repr_html_()
+    assert repr(Source("a < b")) == "a < b"
