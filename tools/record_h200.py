@@ -5,7 +5,7 @@
 Writes FOLDER/NAME.json for each name (default: all, to data/h200). Run it in the project's folder. `unpack` needs
 NumPy, CuPy, cuda-core and cuobjdump; `copy` needs the project's packages, PyTorch with CUDA and 4 GB of disk;
 `paged_attention` needs PyTorch with CUDA, Triton and 40 GB of the GPU's memory; `gemv_token` needs the project's
-packages, PyTorch with CUDA, cuda-core and 20 GB of the GPU's memory.
+packages, PyTorch with CUDA, cuda-core and 20 GB of the GPU's memory; `gemv` needs Triton and compute-sanitizer too.
 Without git there, --commit or NANOQWEN_COMMIT says which commit is measured.
 """
 
