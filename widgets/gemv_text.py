@@ -116,7 +116,7 @@ def _rate(row: int) -> str:
 
 
 def _bars(scene: Scene) -> list[str]:
-    time, scale = scene.now, BAR / scene.now.seconds
+    time, scale = scene.told, BAR / scene.told.seconds
     rows = [(word, getattr(time, part), 0.0) for part, word in PARTS.items()]
     rows.append(("edge", time.edge, time.seconds - time.edge))
     bars = [

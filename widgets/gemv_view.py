@@ -4,7 +4,7 @@ The browser computes the same from the same data (`static/gemv_model.js`); a tes
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, cast
 
 from lab_engine.config import GROUP, QWEN2_5_CODER
@@ -103,6 +103,11 @@ class Scene:
         return self.time(self.ops)
 
     @property
+    def told(self) -> GemvTime:
+        """What the model says of the chosen rung; without one, `now`."""
+        return self.time(self.chosen.slots) if self.chosen else self.now
+
+    @property
     def unpacks(self) -> bool:
         """Whether weights are packed at all."""
         return self.bits < 16
@@ -155,8 +160,3 @@ def roofline_data(gpus: Mapping[str, Gpu], rungs: Sequence[Rung]) -> dict[str, A
 def _gpu_data(gpu: Gpu) -> dict[str, Any]:
     rates = {"bandwidth": gpu.bandwidth, "intRate": gpu.int_rate, "fp16": gpu.fp16_flops, "int8": gpu.int8_flops}
     return {"name": gpu.name, **rates, "source": f"{gpu.name}, {gpu.kind}: {gpu.source}"}
-
-
-def with_ops(scene: Scene, ops: float) -> Scene:
-    """The same setting at other instructions a weight."""
-    return replace(scene, ops=ops)

@@ -12,7 +12,7 @@ from tests.widgets.gemv_data import DATA_FILE, javascript_data
 from widgets.figures import png_size
 from widgets.gemv import Roofline
 from widgets.gemv_text import limit_words
-from widgets.gemv_view import STAGES, with_ops
+from widgets.gemv_view import STAGES
 
 PRESETS = ("o alone", "INT8 activations", "unpack budget: I2F", "batch", "all of a token")
 
@@ -43,7 +43,7 @@ def test_the_model_is_the_engine_s_with_x_and_y_on_top():
 
 def test_o_alone_gains_nothing_from_fewer_instructions_and_63_percent_without_its_edge():
     scene = Roofline(preset="o alone").scene
-    assert with_ops(scene, 0.25).now.seconds == with_ops(scene, 1.6).now.seconds
+    assert scene.time(0.25).seconds == scene.time(1.6).seconds
     assert 1 - seconds(preset="o alone", edge=0.0) / scene.now.seconds == pytest.approx(0.63, abs=0.005)
 
 
@@ -59,8 +59,8 @@ def test_i2f_is_over_the_budget_of_an_h200_and_free_on_an_rtx_4090():
     limits = {gpu: limit_words(Roofline(preset="unpack budget: I2F", gpu=gpu).scene.now) for gpu in GPUS}
     assert limits == {"H200": "unpacking", "H100": "unpacking", "A100": "unpacking", "RTX 4090": "reading"}
     scene = Roofline(preset="unpack budget: I2F").scene
-    assert with_ops(scene, 1.69).now.seconds == with_ops(scene, 0.25).now.seconds  # what is free
-    assert with_ops(scene, 1.71).now.seconds > with_ops(scene, 0.25).now.seconds
+    assert scene.time(1.69).seconds == scene.time(0.25).seconds  # what is free
+    assert scene.time(1.71).seconds > scene.time(0.25).seconds
 
 
 def test_columns_are_nearly_free_up_to_the_ridge_and_fp16_weights_have_four_times_as_many():

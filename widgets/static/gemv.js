@@ -1,24 +1,23 @@
-// Lab 03: a product under its limits. Left the roofline (TB/s over instructions a weight), right what is multiplied where, the
-// time of each part and the bytes; below the ladder's kernels, if a recording brought them. The model is gemv_model.js.
-import { circle, fit, line, linear, middle, move, path, rect, significant, text } from "./marks.js";
-import { BATCHES, byteRows, chosenRung, clampOps, formatChoices, keyRoofline, longestPart, micros, offWords, partWords, rateOf, recordedSeconds, rooflineSentence, rooflineTools, rungSeconds, rungWords, shownRungs, stageTime, unpacks } from "./gemv_model.js";
+// Lab 03: a product under its limits. Left the roofline (gemv_roof.js), right what is multiplied where, the time of each part
+// and the bytes; below the ladder's kernels, if a recording brought them. The model is gemv_model.js.
+import { fit, line, middle, move, rect, significant, text } from "./marks.js";
+import { BATCHES, byteRows, chosenRung, clampOps, formatChoices, keyRoofline, longestPart, micros, offWords, partWords, recordedSeconds, rooflineSentence, rooflineTools, shownRungs, stageTime, unpacks } from "./gemv_model.js";
+import { ROOF_HEIGHT, roofAxes, roofPanel } from "./gemv_roof.js";
 import { playground } from "./kit.js";
 
 const WIDE_ROOF = 760;
 const SIDE_ROOF = 376;
 const ROOF_GAP = 32;
-const roofPlot = { left: 36, top: 24, height: 250, ops: [8, 0.25], rates: [0.1, 8], below: 58 };
 const CHOICE_ROW = 28;
 const [BAR_LEFT, BAR_RIGHT, BAR_ROW] = [84, 64, 20];
 const [LADDER_HEAD, LADDER_ROW] = [24, 20];
 const partHues = { memory: "c1", instructions: "c3", arithmetic: "c2", edge: "c4" };
-const wayNames = { shift_mask: "I2F", prmt: "prmt", lop3: "lop3", int8: "int8" };
 
 // Where the parts lie: [x, y, width].
 export function roofLayout(trace, width) {
   const wide = width > WIDE_ROOF;
   const plot = wide ? width - SIDE_ROOF - ROOF_GAP : width;
-  const below = roofPlot.top + roofPlot.height + roofPlot.below;
+  const below = ROOF_HEIGHT;
   const [side, half] = [plot + ROOF_GAP, Math.floor((width - 24) / 2)];
   const choices = wide ? [side, 0, SIDE_ROOF] : [0, below + 8, width];
   const top = choices[1] + 4 * CHOICE_ROW + 12;
@@ -28,96 +27,6 @@ export function roofLayout(trace, width) {
   const rows = Math.ceil(trace.rungs.length / (wide ? 2 : 1));
   const table = trace.rungs.length ? LADDER_HEAD + rows * LADDER_ROW + 4 : 0;
   return { wide, plot, choices, bars, bytes, ladder: [0, ladder, width], rows, height: ladder + table - (table ? 0 : 8) };
-}
-
-export function roofAxes(width) {
-  const { left, top, height, ops, rates } = roofPlot;
-  const place = ([from, to], start, end) => { const map = linear(Math.log(from), Math.log(to), start, end); return (value) => map(Math.log(value)); };
-  const [x, y] = [place(ops, left, width), place(rates, top + height, top)];
-  return {
-    left, right: width, top, bottom: top + height,
-    x: (value) => (value > 0 ? x(value) : width),
-    y: (rate) => Math.max(top, Math.min(top + height, y(rate))),
-    opsAt: (at) => Math.exp(linear(left, width, Math.log(ops[0]), Math.log(ops[1]))(at)),
-  };
-}
-
-// ---- the roofline ----
-
-// Where reading, unpacking and multiplying meet, and the ends: with `edge` a curve needs more places.
-function roofPath(trace, state, axes, edge) {
-  const time = stageTime(trace, state);
-  const knee = (Math.max(time.memory, time.arithmetic) / time.instructions) * state.ops;
-  const places = Array.from({ length: 97 }, (_, at) => axes.opsAt(axes.left + (at / 96) * (axes.right - axes.left)));
-  if (knee > roofPlot.ops[1] && knee < roofPlot.ops[0]) places.push(knee);
-  const points = places.sort((a, b) => b - a).map((ops) => {
-    const one = stageTime(trace, state, ops);
-    return `${axes.x(ops).toFixed(1)} ${axes.y(one.bytes.total / (one.seconds - (edge ? 0 : one.edge)) / 1e12).toFixed(1)}`;
-  });
-  return `M${points.join("L")}`;
-}
-
-export function roofPanel(trace, state, width, measure) {
-  const axes = roofAxes(width);
-  return [...roofFrame(trace, state, axes, measure), ...roofLimits(trace, state, axes, measure), rect(axes.left, axes.top, width - axes.left, roofPlot.height, "hit ew", { drag: "ops" }), ...roofPoints(trace, state, axes, measure)];
-}
-
-function roofFrame(trace, state, axes) {
-  const { left, right, bottom } = axes;
-  const marks = [text(0, 12, "TB/s that move", "s mu")];
-  [5, 2, 1, 0.5, 0.2, 0.1].forEach((rate) => marks.push(line(left, axes.y(rate), right, axes.y(rate), rate === 0.1 ? "axis" : "rule"), middle(left - 8, axes.y(rate), rate, "e s mu")));
-  [8, 4, 2, 1, 0.5, 0.25].forEach((ops) => marks.push(line(axes.x(ops), bottom, axes.x(ops), bottom + 4, "axis"), text(axes.x(ops), bottom + 16, ops, `${ops === 0.25 ? "e" : "c"} s mu`)));
-  marks.push(text(left, bottom + 34, `integer instructions a weight${trace.rungs.length ? ", or half of all" : ""}`, "s mu"), text(right, bottom + 34, "fewer →", "e s mu"));
-  Object.entries(trace.ways).forEach(([way, ops]) => {
-    const more = { set: { ops, rung: "" }, title: `${wayNames[way]}: as long as ${significant(ops, 4)} integer instructions a weight` };
-    marks.push(line(axes.x(ops), bottom - 6, axes.x(ops), bottom, "axis"), text(axes.x(ops), bottom - 10, wayNames[way], "c s mu over", more));
-  });
-  return marks;
-}
-
-function roofLimits(trace, state, axes, measure) {
-  const gpu = trace.gpus[state.gpu];
-  const time = stageTime(trace, state);
-  const flat = time.arithmetic > time.memory ? "arithmetic" : "memory";
-  const rate = time.bytes.total / time[flat] / 1e12;
-  const marks = [path(roofPath(trace, state, axes, false), "strong round")];
-  if (state.edge) marks.push(path(roofPath(trace, state, axes, true), "axis dash round"));
-  const reading = axes.y(gpu.bandwidth / 1e12);
-  if (flat === "arithmetic") marks.push(line(axes.left, reading, axes.right, reading, "axis dash"));
-  if (axes.y(rate) - reading > 22) marks.push(text(axes.right, reading - 6, `reading: ${significant(gpu.bandwidth / 1e12)} TB/s`, "e s mu over"));
-  const words = flat === "memory" ? `reading: ${significant(rate)} TB/s` : `multiplying: ${significant(gpu[state.activation] / 1e12)} TFLOP/s`;
-  marks.push(text(axes.right, axes.y(rate) - 8, words, "e b over"));
-  if (!unpacks(state)) return marks;
-  const knee = (time[flat] / time.instructions) * state.ops;
-  const label = [`unpacking: ${significant(gpu.intRate / 1e12)} T instr./s`, "unpacking"].find((one) => measure(one, "b") < axes.x(knee) - axes.left - 40);
-  if (knee < roofPlot.ops[0] && label) marks.push(text(axes.left + 6, axes.y(rate) + 8, label, "b over"));
-  return marks;
-}
-
-function roofPoints(trace, state, axes, measure) {
-  const [chosen, time] = [chosenRung(trace, state), stageTime(trace, state)];
-  const kernels = shownRungs(trace, state).filter((rung) => rung !== chosen).flatMap((rung) => rungMarks(trace, state, rung, axes, false));
-  const marks = []; // words first: their halo hides no kernel
-  const [x, y] = [axes.x(unpacks(state) ? state.ops : 0), axes.y(rateOf(trace, state, time.seconds))];
-  const roof = axes.y(rateOf(trace, state, time.seconds - time.edge));
-  if (!chosen && y - roof > 10) marks.push(line(x, y - 8, x, roof, "sel dash"));
-  if (!chosen && y - roof > 28) marks.push(middle(x + (x > axes.right - 60 ? -8 : 8), (y + roof) / 2, "edge", `${x > axes.right - 60 ? "e " : ""}s b ink ca over`));
-  const words = `${micros(time.seconds)} µs`;
-  const end = x + 14 + measure(words, "b") > axes.right;
-  if (!chosen) marks.push(middle(x + (end ? -13 : 13), y + 15, words, `${end ? "e " : ""}b ink ca over`));
-  marks.push(...kernels, circle(x, y, 7, chosen ? "ca stroke" : "tag", { set: { rung: "" }, title: "the model's point; drag it" }));
-  return chosen ? [...marks, ...rungMarks(trace, state, chosen, axes, true)] : marks;
-}
-
-function rungMarks(trace, state, rung, axes, on) {
-  const seconds = rungSeconds(trace, state, rung);
-  const [x, y] = [axes.x(Math.min(roofPlot.ops[0], Math.max(roofPlot.ops[1], rung.slots))), axes.y(rateOf(trace, state, seconds))];
-  const more = { set: { rung: rung.name }, title: `${rung.number} ${rung.name}: ${rungWords(trace, state, rung).join(", ")}` };
-  const roof = axes.y(rateOf(trace, state, stageTime(trace, { ...state, edge: 0 }, rung.slots).seconds));
-  const drop = on && y - roof > 10 ? [line(x, y - 8, x, roof, "sel dash")] : [];
-  const hue = recordedSeconds(state, rung) ? "strong round" : "axis dash";
-  const beyond = rateOf(trace, state, seconds) < roofPlot.rates[0] ? [middle(x + 11, y - 8, "↓", "s b", more)] : [];
-  return [...drop, ...beyond, circle(x, y, 8, on ? "tag" : "paper", more), ...(on ? [] : [circle(x, y, 8, hue, more)]), middle(x, y, rung.number, `c s b ${on ? "ontag" : ""}`, more)];
 }
 
 // ---- what is multiplied where ----
@@ -158,10 +67,11 @@ function titleOf(trace, name, option) {
 
 // ---- time and bytes ----
 
+// Of the chosen kernel, else of the model's point.
 export function barsPanel(trace, state, width) {
-  const time = stageTime(trace, state);
+  const time = stageTime(trace, state, chosenRung(trace, state)?.slots ?? state.ops);
   const [longest, room] = [longestPart(time), width - BAR_LEFT - BAR_RIGHT];
-  const marks = [text(0, 12, "Time", "b"), text(width, 12, `${micros(time.seconds)} µs`, "e b")];
+  const marks = [text(0, 12, "Time by the model", "b"), text(width, 12, `${micros(time.seconds)} µs`, "e b")];
   Object.entries({ ...partWords, edge: "edge" }).forEach(([part, word], at) => {
     const y = 20 + at * BAR_ROW;
     const start = part === "edge" ? ((time.seconds - time.edge) / time.seconds) * room : 0;

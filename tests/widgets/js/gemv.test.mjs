@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import view, { dragRoofline, drawRoofline, roofAxes, roofLayout } from "../../../widgets/static/gemv.js";
+import view, { dragRoofline, drawRoofline, roofLayout } from "../../../widgets/static/gemv.js";
 import { byteRows, keyRoofline, longestPart, rooflineSentence, rooflineTools, stageTime } from "../../../widgets/static/gemv_model.js";
+import { kernelPlaces, roofAxes } from "../../../widgets/static/gemv_roof.js";
 import { codeLine } from "../../../widgets/static/state.js";
 import { measure, overlap, textBox } from "./data.mjs";
 
@@ -113,4 +114,16 @@ test("kernels stand in the picture only where they were recorded, and as model e
   assert.equal(numbers({ ...start, batch: 2 }), 0);
   assert.match(rooflineSentence(ladder.trace, { ...start, rung: "ring" }), /recorded 5\.80 µs/);
   assert.doesNotMatch(rooflineSentence(ladder.trace, { ...start, gpu: "A100", rung: "ring" }), /recorded/);
+});
+
+test("numbers of kernels cover neither each other nor the model's point, and stay in the plot", () => {
+  for (const width of widths)
+    for (const { state } of ladder.cases) {
+      const axes = roofAxes(roofLayout(ladder.trace, width).plot);
+      const places = kernelPlaces(ladder.trace, state, axes, []).map(({ place }) => place);
+      places.forEach((one, at) => {
+        assert.ok(one.y > axes.top && one.y < axes.bottom, JSON.stringify(state));
+        places.slice(at + 1).forEach((other) => assert.ok(Math.hypot(one.x - other.x, one.y - other.y) >= 18));
+      });
+    }
 });
