@@ -176,5 +176,7 @@ def totals():
 def test_each_idea_saves_the_instructions_that_it_should(totals):
     """Logic is less than conversions, look-up less than conversions and more than logic, shared x less than its own."""
     assert totals["lop3"]["integer"] < totals["prmt"]["integer"] < totals["coalesced"]["integer"]
-    assert totals["rows"]["total"] < totals["lop3"]["total"] < totals["prmt"]["total"] < totals["coalesced"]["total"]
-    assert totals["coalesced"]["loads"] < totals["naive"]["loads"] / 4
+    assert totals["lop3"]["total"] < totals["prmt"]["total"] < totals["coalesced"]["total"] < totals["naive"]["total"]
+    assert (
+        totals["rows"]["loads"] < totals["lop3"]["loads"] <= totals["coalesced"]["loads"] < totals["naive"]["loads"] / 4
+    )
