@@ -107,7 +107,7 @@ def int8_presets(times: Int8Trace) -> list[Preset]:
     return [
         Preset(
             "every launch eager",
-            f"One kernel more a product is {more} launches more a token. What is left of what separate gains in unpacking?",
+            f"One kernel more a product is {more} launches more a token. What is left of separate's faster unpacking?",
             {"stage": TOKEN, "launch": eager},
         ),
         Preset(
