@@ -19,7 +19,7 @@ def test_a_call_or_a_comment_that_names_a_function_is_not_taken_for_it():
 
 
 def test_a_function_that_is_not_there_is_named():
-    with pytest.raises(NanoqwenError, match="no function .unpack_int9."):
+    with pytest.raises(NanoqwenError, match=r"no function .unpack_int9."):
         cuda_function("nibbles.cuh", "unpack_int9")
 
 
