@@ -21,13 +21,17 @@
     const shape = element.tagName === "rect" || element.tagName === "circle";
     return shape && style.fill.startsWith("rgb") ? parse(style.fill) : parse("rgba(0,0,0,0)");
   };
+  // The shapes of each picture with their boxes, read once: a picture has hundreds of texts and shapes.
+  const known = new Map();
+  const shapesOf = (svg) => {
+    if (!svg) return [];
+    if (!known.has(svg)) known.set(svg, Array.from(svg.querySelectorAll("rect, circle"), (shape) => ({ shape, box: shape.getBoundingClientRect() })));
+    return known.get(svg);
+  };
   // All shapes lie behind the text that comes later in the document; the last one wins.
   const behind = (element, x, y) => {
-    const shapes = Array.from(element.closest("svg")?.querySelectorAll("rect, circle") ?? []).filter((shape) => {
-      const box = shape.getBoundingClientRect();
-      const earlier = shape.compareDocumentPosition(element) & Node.DOCUMENT_POSITION_FOLLOWING;
-      return earlier && box.left <= x && x <= box.right && box.top <= y && y <= box.bottom;
-    });
+    const there = shapesOf(element.closest("svg")).filter(({ box }) => box.left <= x && x <= box.right && box.top <= y && y <= box.bottom);
+    const shapes = there.map(({ shape }) => shape).filter((shape) => shape.compareDocumentPosition(element) & Node.DOCUMENT_POSITION_FOLLOWING);
     const ancestors = [];
     for (let one = element; one; one = one.parentElement) ancestors.push(one);
     const layers = [...shapes.reverse(), ...ancestors].map(painted);
