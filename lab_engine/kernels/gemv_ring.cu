@@ -16,8 +16,8 @@ __device__ __forceinline__ unsigned shared_address(const void* pointer) {
     return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
 }
 
-__device__ __forceinline__ void init(unsigned barrier) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
+__device__ __forceinline__ void init(unsigned barrier, unsigned arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
@@ -79,8 +79,8 @@ gemv_ring(const unsigned* __restrict__ words, const Half* __restrict__ scales, c
     char* ring = reinterpret_cast<char*>(pieces) + x_bytes(k);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     if (threadIdx.x < kWarps) {
-        init(shared_address(&full[threadIdx.x]));
-        init(shared_address(&empty[threadIdx.x]));
+        init(shared_address(&full[threadIdx.x]), 1);    // the producer, and then the bytes it asked for
+        init(shared_address(&empty[threadIdx.x]), 32);  // all lanes of the warp
     }
     __syncthreads();
     if (warp == kWarps) {
@@ -115,7 +115,7 @@ gemv_ring(const unsigned* __restrict__ words, const Half* __restrict__ scales, c
                 }
             }
             __syncwarp();
-            if (lane == 0) arrive(shared_address(&empty[warp]));
+            arrive(shared_address(&empty[warp]));
 
             const bool last = chunk + 1 == chunks;
             Half loaded[kRows];

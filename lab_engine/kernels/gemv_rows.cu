@@ -11,12 +11,9 @@ constexpr int kRows = rows_rows();
 extern "C" __global__ void gemv_rows(const unsigned* __restrict__ words, const Half* __restrict__ scales,
                                      const Half* x, float* y, int n, int k) {
     extern __shared__ uint4 pieces[];
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    copy_x(x, pieces, k, threadIdx.x, blockDim.x);
-    __syncthreads();
-
+    const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     float sums[kRows] = {};
-    for (int batch = 0; batch * kBatch < rows_iterations(k); ++batch) {
+    for (unsigned batch = 0; batch * kBatch < rows_iterations(k); ++batch) {
         uint4 packed[kBatch][kRows] = {};
         Half loaded[kRows];
 #pragma unroll
@@ -25,9 +22,13 @@ extern "C" __global__ void gemv_rows(const unsigned* __restrict__ words, const H
             loaded[j] = load_scales(scales, row, n, k, batch, lane);
 #pragma unroll
             for (int b = 0; b < kBatch; ++b) {
-                const int i = batch * kBatch + b;
+                const unsigned i = batch * kBatch + b;
                 if (row < n && rows_active(k, lane, i)) packed[b][j] = load16(words, rows_byte(row, k, lane, i));
             }
+        }
+        if (batch == 0) {  // x is fetched while the first weights are on their way
+            copy_x(x, pieces, k, threadIdx.x, blockDim.x);
+            __syncthreads();
         }
 #pragma unroll
         for (int b = 0; b < kBatch; ++b) {

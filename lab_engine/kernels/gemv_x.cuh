@@ -4,12 +4,23 @@
 
 #include "gemv_dot.cuh"
 
-// Thread `thread` of `threads` copies its share; every piece goes to x_place(piece). Behind the last one follow zeros up
-// to x_bytes(k): the lanes that a row leaves idle multiply by them, and need no branch. The caller waits for all threads.
-__device__ __forceinline__ void copy_x(const Half* x, uint4* shared, int k, int thread, int threads) {
-#pragma unroll 1
-    for (int piece = thread; piece < x_bytes(k) / 16; piece += threads) {
-        shared[x_place(piece)] = piece < k / 8 ? reinterpret_cast<const uint4*>(x)[piece] : uint4{};
+// Thread `thread` of `threads` copies its share, kFlight loads in flight; every piece goes to x_place(piece). Behind the
+// last one follow zeros up to x_bytes(k): the lanes that a row leaves idle multiply by them, and need no branch. The
+// caller waits for all threads.
+__device__ __forceinline__ void copy_x(const Half* x, uint4* shared, unsigned k, unsigned thread, unsigned threads) {
+    constexpr int kFlight = 4;
+    for (unsigned first = thread; first < x_bytes(k) / 16; first += kFlight * threads) {
+        uint4 flying[kFlight] = {};
+#pragma unroll
+        for (int j = 0; j < kFlight; ++j) {
+            const unsigned piece = first + j * threads;
+            if (piece < k / 8) flying[j] = reinterpret_cast<const uint4*>(x)[piece];
+        }
+#pragma unroll
+        for (int j = 0; j < kFlight; ++j) {
+            const unsigned piece = first + j * threads;
+            if (piece < x_bytes(k) / 16) shared[x_place(piece)] = flying[j];
+        }
     }
 }
 
