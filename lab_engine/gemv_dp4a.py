@@ -27,7 +27,7 @@ SOURCE = "gemv_dp4a.cu"
 LARGEST = {1: 127, 2: 32512}
 """The largest code by number of limbs; 32512 is 127 * 256, so that the high limb stays within 127."""
 LIMBS = {"dp4a_separate": 1, "dp4a_fused": 1, "dp4a_limbs": 2}
-QUANTIZE = {1: "quantize_int8", 2: "quantize_limbs"}
+QUANTIZE = {1: "gemv_quantize_int8", 2: "gemv_quantize_limbs"}
 GIVEN = {1: "gemv_dp4a_separate", 2: "gemv_dp4a_limbs_given"}
 """Kernels by number of limbs: one that quantizes x, and a product that takes x quantized."""
 LANE_WEIGHTS = 32
@@ -63,7 +63,7 @@ class Launch:
 
     @property
     def quantize_grid(self) -> int:
-        """Blocks of quantize_*: two groups a warp."""
+        """Blocks of gemv_quantize_*: two groups a warp."""
         return -(-self.k // (2 * _WARPS * GROUP))
 
 

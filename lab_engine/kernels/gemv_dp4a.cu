@@ -183,7 +183,7 @@ __device__ __forceinline__ void gemv(const unsigned* __restrict__ words, const H
     }
 }
 
-// gemv_dp4a_*_given: x comes quantized, from quantize_*. The others quantize the fp16 x in every block.
+// gemv_dp4a_*_given: x comes quantized, from gemv_quantize_*. The others quantize the fp16 x in every block.
 template <int kLimbs>
 __device__ __forceinline__ void gemv_given(const unsigned* words, const Half* scales, const uint4* x, float* y, int n,
                                            int k) {
@@ -216,8 +216,8 @@ KERNEL gemv_dp4a_fused(WEIGHTS, const Half* x, float* y, int n, int k) { gemv_fu
 KERNEL gemv_dp4a_limbs(WEIGHTS, const Half* x, float* y, int n, int k) { gemv_fused<2>(words, scales, x, y, n, k); }
 KERNEL gemv_dp4a_limbs_given(WEIGHTS, const uint4* x, float* y, int n, int k) { gemv_given<2>(words, scales, x, y, n, k); }
 
-KERNEL quantize_int8(const Half* x, uint4* out, int k) { quantize_alone<1>(x, out, k); }
-KERNEL quantize_limbs(const Half* x, uint4* out, int k) { quantize_alone<2>(x, out, k); }
+KERNEL gemv_quantize_int8(const Half* x, uint4* out, int k) { quantize_alone<1>(x, out, k); }
+KERNEL gemv_quantize_limbs(const Half* x, uint4* out, int k) { quantize_alone<2>(x, out, k); }
 
 // To place the time: the same loads and nothing else. seen[row]: all words and scales of a warp's rows, XORed together.
 KERNEL read_rows(WEIGHTS, unsigned* seen, int n, int k) {

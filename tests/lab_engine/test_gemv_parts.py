@@ -90,4 +90,4 @@ def test_every_variant_is_timed_and_a_second_kernel_shows(gpu):
     assert set(gpu["read_rows"]) == {(13, 0), (6, 0)}
     assert set(gpu["gemv_dp4a_separate"]) == {(6, activation_bytes(3584, 1))}
     assert set(gpu["gemv_dp4a_limbs"]) == {(6, activation_bytes(3584, 2))}
-    assert set(gpu["quantize_int8"]) == {(2, 0)}
+    assert set(gpu["gemv_quantize_int8"]) == {(2, 0)}
