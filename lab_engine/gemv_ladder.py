@@ -111,8 +111,10 @@ def launch_shape(name: str, n: int, k: int, sms: int) -> Shape:
     if access == "ring":
         shared = index["x_bytes"](k) + index["ring_slot"](warps)
         return Shape(min(sms, index["ring_tiles"](n)), 32 * (warps + 1), shared)
-    rows_a_block = warps * rows * (32 if access == "naive" else 1)
-    return Shape(-(-n // rows_a_block), 32 * warps, index["x_bytes"](k) if access == "rows" else 0)
+    tiles = -(-n // (warps * rows * (32 if access == "naive" else 1)))
+    if access == "rows":
+        return Shape(min(sms * index["rows_blocks"](), tiles), 32 * warps, index["x_bytes"](k))
+    return Shape(tiles, 32 * warps, 0)
 
 
 def load(name: str, words: Tensor, scales: Tensor) -> Gemv:

@@ -4,16 +4,19 @@
     python -m tools.h200_gemv_check rows ring    only these
 
 A rung is compared with float64 at odd shapes, has to give the same bits every time, and writes into memory that held
-NaN, so that a number that it leaves out is seen. compute-sanitizer then watches each of its memory accesses.
+NaN, so that a number that it leaves out is seen. compute-sanitizer then watches each of its memory accesses. What would
+blind it: PyTorch's cache, in which a tensor has neighbours that one may read, and a kernel without "gemv" in its name.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -22,8 +25,10 @@ from lab_engine import gemv_ladder
 from lab_engine.errors import NanoqwenError, ToolchainError
 from lab_engine.gemv_token import random_matrix, relative_error
 
-NS, KS = (1, 7, 33, 130, 1056), (128, 384, 3584, 18944)
-WATCHED = ((33, 384), (7, 3584), (5, 18944))
+NS, KS = (1, 7, 33, 130, 1056, 9001), (128, 384, 3584, 18944)
+"""Rows and columns. 9001: more rows than an H200's blocks take at once, and a last tile that is not whole."""
+
+WATCHED = ((33, 384), (7, 3584), (5, 18944), (130, 128))
 """Shapes for compute-sanitizer, which makes a kernel many times slower."""
 
 SIZES = (1.0, 300.0)
@@ -33,7 +38,15 @@ TOLERANCES = {"fp16": 1e-3, "int8": 3e-2, "int16 limbs": 2e-4}
 """Relative L2 error up to which a rung counts as right, by what x is in its products."""
 
 REPEATS = 4
-TOOLS = ("memcheck", "racecheck")
+TOOLS = {"memcheck": ("--padding", "65536"), "racecheck": ()}
+"""Of compute-sanitizer, with options. padding: bytes behind every allocation that nobody may read, more than a row."""
+
+KERNELS = "gemv"
+"""In the name of every kernel to be watched."""
+
+SECONDS = 150
+"""Of one run of compute-sanitizer: in some ten times what it takes, a kernel hangs."""
+
 _SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+ (?:errors?|hazards?))")
 _PROCESSES = 8
 
@@ -52,16 +65,21 @@ def errors_of(name: str) -> tuple[float, int]:
 def sanitize(name: str, tool: str) -> str:
     """What a tool of compute-sanitizer counts while a rung runs: "0 errors" of memcheck, "0 hazards" of racecheck.
 
-    Raises ToolchainError with the end of its output where it gives no count, or where the rung itself failed.
+    Raises ToolchainError with the end of its output where it gives no count, takes longer than SECONDS, or where the
+    rung itself failed.
     """
-    # Libraries ask the driver for functions that it may lack, which memcheck would count as errors of their own.
-    options = ["--tool", tool, "--kernel-name", "kns=gemv", "--report-api-errors", "no"]
-    program = [sys.executable, "-m", __spec__.name, "--watched", name]
-    done = subprocess.run(["compute-sanitizer", *options, *program], capture_output=True, text=True, check=False)
+    done = _sanitized(tool, "--watched", name)
     found = _SUMMARY.search(done.stdout)
     if found is None or done.returncode:
-        raise ToolchainError(f"{tool} of {name}: {' '.join((done.stdout + done.stderr)[-2000:].split())}")
+        raise ToolchainError(f"{tool} of {name}: {_end(done)}")
     return found[1]
+
+
+def check_memcheck() -> None:
+    """ToolchainError unless memcheck sees a rung read past the end of a tensor: else "0 errors" would say nothing."""
+    done = _sanitized("memcheck", "--cut", "naive")
+    if "Invalid __global__ read" not in done.stdout:
+        raise ToolchainError(f"memcheck: did not see naive read behind words cut short: {_end(done)}")
 
 
 def run_watched(name: str) -> None:
@@ -71,6 +89,34 @@ def run_watched(name: str) -> None:
         matrix, x = random_matrix(n, k, generator), torch.randn(k, generator=generator).to(torch.float16)
         y = gemv_ladder.load(name, matrix.words.cuda(), matrix.scales.cuda())(x.cuda()).cpu()
         _check_error(name, relative_error(y, gemv_ladder.reference(matrix.words, matrix.scales, x)))
+
+
+def run_cut(name: str) -> None:
+    """A product whose words lose the second half of their memory after they were checked."""
+    matrix = random_matrix(7, 3584, torch.Generator().manual_seed(0))
+    words, x = matrix.words.cuda(), torch.ones(3584, dtype=torch.float16)
+    gemv = gemv_ladder.load(name, words, matrix.scales.cuda())
+    cut(words)
+    gemv(x.cuda()).cpu()
+
+
+def cut(tensor: Tensor) -> None:
+    """Move the first half of a tensor's bytes to memory of half the size; its shape stays."""
+    tensor.untyped_storage().resize_(tensor.nbytes // 2)
+
+
+def _sanitized(tool: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = ["compute-sanitizer", "--tool", tool, *TOOLS[tool], "--kernel-regex", f"kns={KERNELS}"]
+    command += [sys.executable, "-m", __spec__.name, *arguments]
+    environment = {**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}  # each tensor is an allocation of its own
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=SECONDS)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ToolchainError(f"{tool} {' '.join(arguments)}: {error}") from None
+
+
+def _end(done: subprocess.CompletedProcess[str]) -> str:
+    return " ".join((done.stdout + done.stderr)[-2000:].split())
 
 
 def _error(name: str, k: int, size: float) -> float:
@@ -83,19 +129,21 @@ def _product(name: str, n: int, k: int, size: float) -> tuple[Tensor, Tensor]:
     generator = torch.Generator("cuda").manual_seed(n * k)
     matrix = random_matrix(n, k, generator)
     x = (size * torch.randn(k, generator=generator, device="cuda")).to(torch.float16)
-    gemv = gemv_ladder.load(name, matrix.words, matrix.scales)
-    first, *others = (_into_nan(gemv, x) for _ in range(REPEATS))
+    with _nan_memory():
+        gemv = gemv_ladder.load(name, matrix.words, matrix.scales)  # mma takes its y here
+        first, *others = (gemv(x).clone() for _ in range(REPEATS))
     if not all(torch.equal(first.view(torch.int32), other.view(torch.int32)) for other in others):
         raise NanoqwenError(f"{name} at n = {n}, k = {k}: two runs differ in their bits")
     return first, gemv_ladder.reference(matrix.words, matrix.scales, x)
 
 
-def _into_nan(gemv: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """One product, with NaN in all memory that PyTorch hands out meanwhile."""
+@contextmanager
+def _nan_memory() -> Iterator[None]:
+    """NaN in all memory that PyTorch hands out meanwhile."""
     torch.use_deterministic_algorithms(True)  # which fills what torch.empty gives
     try:
         assert torch.empty(1, device="cuda").isnan().all()
-        return gemv(x).clone()
+        yield
     finally:
         torch.use_deterministic_algorithms(False)
 
@@ -107,7 +155,7 @@ def _check_error(name: str, error: float) -> None:
 
 
 def main(names: Sequence[str]) -> int:
-    """Check the rungs; 1 where one is wrong."""
+    """Check the rungs; 1 where one is wrong, or where memcheck is blind."""
     wrong = 0
     for name in names:
         try:
@@ -117,6 +165,11 @@ def main(names: Sequence[str]) -> int:
         except (NanoqwenError, ImportError) as problem:
             wrong += 1
             print(f"{name:18} {problem}", flush=True)
+    try:
+        check_memcheck()
+    except ToolchainError as problem:
+        wrong += 1
+        print(problem, flush=True)
     jobs = [(name, tool) for name in names for tool in TOOLS]
     with ThreadPoolExecutor(_PROCESSES) as pool:
         for (name, tool), verdict in zip(jobs, pool.map(lambda job: _verdict(*job), jobs), strict=True):
@@ -135,5 +188,7 @@ def _verdict(name: str, tool: str) -> str:
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--watched"]:
         run_watched(sys.argv[2])
+    elif sys.argv[1:2] == ["--cut"]:
+        run_cut(sys.argv[2])
     else:
         sys.exit(main(sys.argv[1:] or list(gemv_ladder.RUNGS)))

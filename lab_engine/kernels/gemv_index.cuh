@@ -45,7 +45,9 @@ INDEX coalesced_offset(long long lane, long long i) { return i * 512 + lane * co
 INDEX coalesced_active(long long k, long long lane, long long i) { return coalesced_offset(lane, i) < row_bytes(k); }
 INDEX coalesced_byte(long long row, long long k, long long lane, long long i) { return row * row_bytes(k) + coalesced_offset(lane, i); }
 
-// rows: a warp two neighbouring rows; in each the lanes read as in coalesced.
+// rows: a warp two neighbouring rows; in each the lanes read as in coalesced. An SM gets rows_blocks() blocks, and each
+// goes on with the rows of the block that many places on, until there are none.
+INDEX rows_blocks() { return 3; }
 INDEX rows_warps() { return 8; }
 INDEX rows_rows() { return 2; }
 INDEX rows_width() { return 16; }
