@@ -6,6 +6,7 @@ python3 -m tools.h200_gemv_ncu N K          run every rung once, to be profiled
 from __future__ import annotations
 
 import csv
+import math
 import re
 import shutil
 import subprocess
@@ -62,11 +63,8 @@ def counters(rows: list[dict[str, str]], kernel: str) -> dict[str, Any] | None:
     if not own:
         return None
     row = max(own, key=lambda found: _number(found, _TIME) or 0.0)
-    stalls = {
-        found[1]: float(value.replace(",", ""))
-        for key, value in row.items()
-        if value and (found := _STALL.search(key)) and found[1] != "selected"
-    }
+    found = {match[1]: _float(value) for key, value in row.items() if (match := _STALL.search(key))}
+    stalls = {reason: value for reason, value in found.items() if value is not None and reason != "selected"}
     return {
         "dram_percent": _rounded(row, _DRAM),
         "issue_percent": _rounded(row, _ISSUE, 100),
@@ -75,8 +73,16 @@ def counters(rows: list[dict[str, str]], kernel: str) -> dict[str, Any] | None:
 
 
 def _number(row: Mapping[str, str], pattern: re.Pattern[str]) -> float | None:
-    found = [float(value.replace(",", "")) for key, value in row.items() if pattern.search(key) and value]
-    return found[0] if found else None
+    return next((_float(value) for key, value in row.items() if pattern.search(key)), None)
+
+
+def _float(value: str) -> float | None:
+    """A number as ncu writes it, 1,002.5; None for what it writes instead of one, such as n/a."""
+    try:
+        number = float(value.replace(",", ""))
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def _rounded(row: Mapping[str, str], pattern: re.Pattern[str], factor: int = 1) -> float | None:

@@ -213,6 +213,17 @@ def test_a_counter_that_ncu_does_not_give_is_null():
     assert h200_gemv_ncu.counters(rows, "gemv_rows") == {"dram_percent": None, "issue_percent": None, "stall": None}
 
 
+@pytest.mark.parametrize("text", ["", "n/a", "(!) n/a", "nan"])
+def test_what_ncu_writes_instead_of_a_number_is_null(text):
+    stall = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
+    row = {"Kernel Name": "gemv_rows", "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed": text}
+    row |= {"smsp__issue_active.avg.per_cycle_active": text, stall.format("wait"): text}
+    found = h200_gemv_ncu.counters([row], "gemv_rows")
+    assert found == {"dram_percent": None, "issue_percent": None, "stall": None}
+    row[stall.format("barrier")] = "0.5"
+    assert h200_gemv_ncu.counters([row], "gemv_rows")["stall"] == "barrier"
+
+
 def test_without_ncu_or_its_counters_there_is_no_profile(monkeypatch, capsys):
     monkeypatch.setattr(h200_gemv_ncu.shutil, "which", lambda _: None)
     assert h200_gemv_ncu.profile((8, 128)) == {}
