@@ -41,6 +41,7 @@ def test_the_count_of_the_summary_is_returned(sanitizer, tool, line, verdict):
     assert check.sanitize("rows", tool) == verdict
     asked = arguments.read_text(encoding="utf-8").split()
     assert asked[:3] == ["1", "--tool", tool]
+    assert "--kernel-name kns=gemv --report-api-errors no" in " ".join(asked)
     assert ("--padding" in asked) == (tool == "memcheck")
     assert asked[-3:] == ["tools.h200_gemv_check", "--watched", "rows"]
 
