@@ -8,7 +8,8 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 from tests.browser.jupyter_lab import JupyterLab
-from tests.browser.watched_page import watched_page
+from tests.browser.lab_page import settle
+from tests.browser.watched_page import open_page, watched
 from tools.static_page import WIDE, static_page
 
 CONTRAST = (Path(__file__).parent / "contrast.js").read_text()
@@ -27,10 +28,23 @@ def browser():
         browser.close()
 
 
+@pytest.fixture(scope="session")
+def blank_page(browser):
+    """One page for all playgrounds without a kernel: a new one would cost each test a third of a second."""
+    with open_page(browser) as page:
+        yield page
+
+
 @pytest.fixture
-def page(browser, request):
-    """A watched page for one test."""
-    with watched_page(browser, request) as page:
+def page(blank_page, request):
+    """The page as if it were new, watched for one test."""
+    blank_page.unroute_all()
+    blank_page.goto("about:blank")
+    blank_page.emulate_media(reduced_motion="null")
+    blank_page.set_viewport_size({"width": 1100, "height": 1000})
+    blank_page.mouse.up()
+    blank_page.mouse.move(0, 0)
+    with watched(blank_page, request) as page:
         yield page
 
 
@@ -40,6 +54,21 @@ def jupyter_lab(browser, tmp_path_factory):
     lab = JupyterLab(tmp_path_factory.mktemp("jupyter"))
     yield lab
     lab.close()
+
+
+@pytest.fixture(scope="session")
+def lab_tab(browser):
+    """One page that loads JupyterLab."""
+    with open_page(browser) as page:
+        yield page
+
+
+@pytest.fixture
+def lab_page(lab_tab, request):
+    """The page for one test that opens a notebook; after a failure the next test loads JupyterLab anew."""
+    with watched(lab_tab, request) as page:
+        yield page
+        page.evaluate("() => { window.jupyterapp?.shell.currentWidget?.sessionContext?.shutdown(); }")
 
 
 @pytest.fixture
@@ -61,6 +90,7 @@ def low_contrast():
     """low_contrast(page, at=0) lists the texts of a playground with less than 4.5:1, or smaller than 11 px."""
 
     def found(page, at=0):
+        settle(page)
         texts = page.locator(".nl-shell").nth(at).evaluate(CONTRAST)
         assert len(texts) > 3
         return [one for one in texts if one["ratio"] < 4.5 or one["size"] < 11]

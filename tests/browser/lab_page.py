@@ -7,6 +7,13 @@ SESSION = "window.jupyterapp.shell.currentWidget?.sessionContext"
 ERRORS = ", ".join(
     f".jp-OutputArea-output[data-mime-type='application/vnd.jupyter.{kind}']" for kind in ("stderr", "error")
 )
+OPEN_INSTEAD = """async (path) => {
+    const {shell, commands} = window.jupyterapp;
+    const before = shell.currentWidget;
+    await commands.execute('docmanager:open', {path});
+    if (before !== shell.currentWidget) before?.dispose();  // without a question about unsaved cells
+}"""
+SETTLED = "Promise.allSettled(document.getAnimations().map((one) => one.finished)).then(() => null)"
 DONE = """(errors) => {
     const prompts = [...document.querySelectorAll('.jp-CodeCell .jp-InputPrompt')].map(prompt => prompt.textContent);
     const all = prompts.every(text => /\\d/.test(text)) || document.querySelector(errors);
@@ -22,8 +29,11 @@ def write_notebook(jupyter_lab, name, cells):
 
 
 def open_notebook(page, jupyter_lab, name):
-    """Open the notebook in a fresh workspace and wait until its kernel answers."""
-    page.goto(f"{jupyter_lab.url}/lab/tree/{name}?reset")
+    """Open the notebook, in the JupyterLab of the page or else in a fresh one, and wait until its kernel answers."""
+    if page.url.startswith(jupyter_lab.url):
+        page.evaluate(OPEN_INSTEAD, name)
+    else:
+        page.goto(f"{jupyter_lab.url}/lab/tree/{name}?reset")
     page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=60_000)
     page.wait_for_function(f"{SESSION}?.session?.kernel?.status === 'idle'", timeout=60_000)
 
@@ -57,9 +67,15 @@ def run_code(page, source, wait=True):
     return page.evaluate(script, [source, wait]).strip()
 
 
+def settle(page):
+    """Wait until colours have stopped changing: JupyterLab's styles are in the page, transitions at their end."""
+    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))).then(() => null)")
+    page.evaluate(SETTLED)
+
+
 def use_theme(page, name):
     """Switch JupyterLab's theme in place and wait until the page has it."""
     command(page, "apputils:change-theme", theme=name)
     light = "false" if "Dark" in name else "true"
     page.wait_for_selector(f"body[data-jp-theme-light='{light}']", state="attached")
-    page.wait_for_timeout(400)
+    settle(page)

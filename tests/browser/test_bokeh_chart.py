@@ -69,12 +69,18 @@ def opened(browser, jupyter_lab, request):
 @pytest.fixture
 def lab(opened):
     """The page with the first chart in view and nothing focused or hovered."""
-    use_theme(opened, "JupyterLab Light")
+    repaint(opened, "JupyterLab Light")
     opened.evaluate("document.activeElement.blur()")
     opened.mouse.move(2, 2)
     opened.locator(".nl-shell").first.scroll_into_view_if_needed()
     opened.wait_for_timeout(200)
     return opened
+
+
+def repaint(page, theme):
+    """Switch the theme and leave Bokeh the time to paint its canvas."""
+    use_theme(page, theme)
+    page.wait_for_timeout(400)
 
 
 def places(page, chart=0, renderer=1):
@@ -150,7 +156,7 @@ def test_hovering_a_bar_shows_its_numbers(lab):
 
 def test_the_chart_follows_the_theme_in_place(lab, low_contrast):
     for theme in ("JupyterLab Dark", "JupyterLab Light"):
-        use_theme(lab, theme)
+        repaint(lab, theme)
         light = "Light" in theme
         assert [pixel(lab, *places(lab, renderer=at)[0]) for at in (1, 2)] == list(COLOURS[light])
         colours = lab.evaluate("inks()")
@@ -162,7 +168,7 @@ def test_the_chart_follows_the_theme_in_place(lab, low_contrast):
 
 def test_the_hover_text_can_be_read_in_both_themes(lab):
     for theme in ("JupyterLab Dark", "JupyterLab Light"):
-        use_theme(lab, theme)
+        repaint(lab, theme)
         lab.mouse.move(*places(lab)[2])
         lab.locator(".bk-Tooltip").wait_for()
         tip = "tip => { const style = getComputedStyle(tip); return [style.color, style.backgroundColor]; }"
@@ -266,7 +272,7 @@ def test_the_chart_goes_on_working_when_the_kernel_is_gone(lab):
     """The last test here: it takes the kernel away."""
     lab.evaluate("window.jupyterapp.shell.currentWidget.sessionContext.shutdown()")
     lab.wait_for_timeout(500)
-    use_theme(lab, "JupyterLab Dark")
+    repaint(lab, "JupyterLab Dark")
     assert pixel(lab, *places(lab)[0]) == COLOURS[False][0]
     lab.mouse.move(*places(lab)[1])
     lab.locator(".bk-Tooltip").wait_for()

@@ -27,7 +27,6 @@ def test_every_case_can_be_read_and_nothing_jumps(show, low_contrast, desk, ligh
         page.mouse.move(0, 0)
         page.locator(".nl-pic").focus()
         for step in range(3):
-            page.wait_for_timeout(200)
             assert not low_contrast(page), (name, step)
             heights.add(shell_height(page))
             page.keyboard.press("ArrowRight")

@@ -37,7 +37,6 @@ def test_every_preset_and_pattern_can_be_read_in_both_themes_and_nothing_jumps(s
     heights = set()
     for light in (True, False):
         page.evaluate("(light) => { document.body.dataset.jpThemeLight = String(light); }", light)
-        page.wait_for_timeout(200)
         for one in scenes:
             page.evaluate("(values) => model.set(values)", {name: getattr(one, name) for name in FIELDS})
             assert sentence(page) == one.sentence

@@ -28,7 +28,6 @@ def test_every_preset_and_kind_of_step_can_be_read(show, low_contrast, word, lig
     for name in word.presets:
         page.get_by_role("radio", name=name, exact=True).click()
         page.mouse.move(0, 0)
-        page.wait_for_timeout(200)
         assert not low_contrast(page), name
     for method, step in [
         ("shift_mask", 3),
@@ -167,7 +166,8 @@ def test_presenting_keeps_the_picture_whole(show, low_contrast, word, light):
     assert not low_contrast(page)
 
 
-def test_a_learner_s_word_and_method_reach_the_picture_from_the_kernel(page, jupyter_lab):
+def test_a_learner_s_word_and_method_reach_the_picture_from_the_kernel(lab_page, jupyter_lab):
+    page = lab_page
     write_notebook(jupyter_lab, "word.ipynb", ["from widgets import WordUnpack", "pg = WordUnpack()\npg", "other = 1"])
     open_notebook(page, jupyter_lab, "word.ipynb")
     assert run_all(page) == []

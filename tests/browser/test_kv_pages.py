@@ -48,7 +48,6 @@ def test_every_preset_can_be_read_at_every_step_and_nothing_jumps(show, low_cont
         for step in {0, one.step, one.step_count() - 3, one.step_count() - 1}:
             page.evaluate("values => model.set(values)", values | {"step": step})
             page.mouse.move(0, 0)
-            page.wait_for_timeout(150)
             assert not low_contrast(page), (one.preset, step)
             assert not outside_the_shell(page), (one.preset, step)
             heights.add(page.locator(".nl-shell").evaluate("shell => shell.offsetHeight"))
@@ -199,7 +198,8 @@ def test_present_goes_through_the_presets_and_keeps_the_letters(show, pages):
     page.keyboard.press("Escape")
 
 
-def test_in_jupyterlab_a_click_reaches_python_and_goes_on_when_the_kernel_is_dead(page, jupyter_lab):
+def test_in_jupyterlab_a_click_reaches_python_and_goes_on_when_the_kernel_is_dead(lab_page, jupyter_lab):
+    page = lab_page
     write_notebook(jupyter_lab, "pages.ipynb", ["from widgets import KVPages", "pg = KVPages()\npg"])
     open_notebook(page, jupyter_lab, "pages.ipynb")
     assert run_all(page) == []

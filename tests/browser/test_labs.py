@@ -9,7 +9,8 @@ LABS = sorted(path.name for path in (ROOT / "labs").glob("*.ipynb"))
 
 
 @pytest.mark.parametrize("name", LABS)
-def test_lab_runs_and_its_playgrounds_move_and_can_be_read(page, jupyter_lab, low_contrast, name):
+def test_lab_runs_and_its_playgrounds_move_and_can_be_read(lab_page, jupyter_lab, low_contrast, name):
+    page = lab_page
     open_notebook(page, jupyter_lab, name)
     assert run_all(page) == []
     moving = page.locator(".nl-shell:has(.nl-stepper)")
@@ -27,4 +28,3 @@ def test_lab_runs_and_its_playgrounds_move_and_can_be_read(page, jupyter_lab, lo
         use_theme(page, theme)
         for at in range(page.locator(".nl-shell").count()):
             assert not low_contrast(page, at), theme
-    page.evaluate("() => { window.jupyterapp.shell.currentWidget.sessionContext.shutdown(); }")
