@@ -32,15 +32,13 @@ GIVEN = {1: "gemv_dp4a_separate", 2: "gemv_dp4a_limbs_given"}
 """Kernels by number of limbs: one that quantizes x, and a product that takes x quantized."""
 LANE_WEIGHTS = 32
 """Weights that a lane loads at once; their sum with x is one exact integer."""
-BLOCKS_PER_SM = 3
-"""Blocks of a product that fit: 80 registers a thread, and shared memory for x of the longest row three times."""
 
-_WARPS, _ROWS = (int(functions()[name]()) for name in ("rows_warps", "rows_rows"))  # a block's, and a warp's
+_WARPS, _ROWS, _BLOCKS = (int(functions()[f"rows_{name}"]()) for name in ("warps", "rows", "blocks"))
 
 
 @dataclass(frozen=True)
 class Launch:
-    """How the kernels of one (n, k) matrix are launched."""
+    """How the kernels of one (n, k) matrix are launched: a product as the rung `rows`."""
 
     n: int
     k: int
@@ -59,7 +57,7 @@ class Launch:
     @property
     def grid(self) -> int:
         """Blocks of a product: each takes tile after tile, so that it prepares x once."""
-        return min(self.tiles, self.sms * BLOCKS_PER_SM)
+        return min(self.tiles, self.sms * _BLOCKS)
 
     @property
     def quantize_grid(self) -> int:

@@ -35,9 +35,8 @@ def measure_parts(n: int, k: int, replays: int = REPLAYS) -> dict[str, dict[str,
     from lab_engine.gpu import multiprocessors
 
     bench = _Bench(Launch(n, k, multiprocessors()), *_matrices(n, k), replays)
-    launch, rows = bench.edge(), bench.rung("rows")
-    found = {"fp16": parts_of(launch, bench.read(bench.launch.tiles), rows, rows)}
-    read = bench.read(bench.launch.grid)
+    launch, read, rows = bench.edge(), bench.read(), bench.rung("rows")
+    found = {"fp16": parts_of(launch, read, rows, rows)}
     given = {limbs: bench.given(limbs) for limbs in GIVEN}
     for name, limbs in LIMBS.items():
         second = launch if name == "dp4a_separate" else 0.0
@@ -76,15 +75,15 @@ class _Bench:
 
         return self._time(lambda _: partial(Kernels("edge.cu").launch, "edge_plain", self.launch.sms, 128))
 
-    def read(self, grid: int) -> float:
-        """The loads of a product in that many blocks, and nothing else."""
-        return self._time(lambda matrix: self._kernel("read_rows", grid, matrix, ()))
+    def read(self) -> float:
+        """The loads of a product, the same for all variants, and nothing else."""
+        return self._time(lambda matrix: self._kernel("read_rows", matrix, ()))
 
     def given(self, limbs: int) -> float:
         """A product that finds x quantized."""
         codes = self._quantized(limbs)
         shared = activation_bytes(self.launch.k, limbs)
-        return self._time(lambda matrix: self._kernel(GIVEN[limbs], self.launch.grid, matrix, (codes,), shared))
+        return self._time(lambda matrix: self._kernel(GIVEN[limbs], matrix, (codes,), shared))
 
     def rung(self, name: str) -> float:
         """A rung of the ladder, all of it."""
@@ -101,13 +100,14 @@ class _Bench:
         return codes
 
     def _kernel(
-        self, name: str, grid: int, matrix: Int4Matrix, x: tuple[Tensor, ...], shared_bytes: int = 0
+        self, name: str, matrix: Int4Matrix, x: tuple[Tensor, ...], shared_bytes: int = 0
     ) -> Callable[[], object]:
         from lab_engine.gpu import Kernels
 
         n, k, out = self.launch.n, self.launch.k, matrix.words.new_empty(self.launch.n)
         arguments: tuple[Tensor | int, ...] = (matrix.words, matrix.scales, *x, out, n, k)
-        return partial(Kernels(SOURCE).launch, name, grid, self.launch.threads, *arguments, shared_bytes=shared_bytes)
+        grid, threads = self.launch.grid, self.launch.threads
+        return partial(Kernels(SOURCE).launch, name, grid, threads, *arguments, shared_bytes=shared_bytes)
 
     def _time(self, make: Callable[[Int4Matrix], Callable[[], object]]) -> float:
         from lab_engine.gpu import median_us, replay_seconds

@@ -208,7 +208,7 @@ __device__ __forceinline__ void quantize_alone(const Half* x, uint4* out, int k)
     quantize<kLimbs>(x, activation_at<kLimbs>(out, k), k, warp, gridDim.x * rows_warps());
 }
 
-#define KERNEL extern "C" __global__ void __launch_bounds__(kThreads, 3)
+#define KERNEL extern "C" __global__ void __launch_bounds__(kThreads, rows_blocks())
 #define WEIGHTS const unsigned *__restrict__ words, const Half *__restrict__ scales
 
 KERNEL gemv_dp4a_separate(WEIGHTS, const uint4* x, float* y, int n, int k) { gemv_given<1>(words, scales, x, y, n, k); }

@@ -86,8 +86,9 @@ def test_every_variant_is_timed_and_a_second_kernel_shows(gpu):
         "dp4a_limbs": 1.0,
     }
     assert found["dp4a_separate"]["launch"] == 2.0
-    # 13 tiles of 16 rows: fp16 takes a block each, dp4a three blocks a multiprocessor.
-    assert set(gpu["read_rows"]) == {(13, 0), (6, 0)}
+    # 13 tiles of 16 rows on three blocks a multiprocessor.
+    assert set(gpu["read_rows"]) == {(6, 0)}
+    assert {grid for grid, _ in gpu["gemv_rows"]} == {6}
     assert set(gpu["gemv_dp4a_separate"]) == {(6, activation_bytes(3584, 1))}
     assert set(gpu["gemv_dp4a_limbs"]) == {(6, activation_bytes(3584, 2))}
     assert set(gpu["gemv_quantize_int8"]) == {(2, 0)}
