@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from lab_engine import gemv_gpu, gemv_ladder, gemv_peer, gpu
-from lab_engine.errors import RecordingError, ToolchainError, ToolchainError
+from lab_engine.errors import RecordingError, ToolchainError
 from lab_engine.gemv_ladder import RUNGS, reference
 from lab_engine.kernels import FOLDER
 from tools import h200_gemv, h200_gemv_check, h200_gemv_code, h200_gemv_ncu, h200_machine
@@ -132,7 +132,17 @@ def test_a_rung_beyond_its_tolerance_at_an_odd_shape_stops_the_recording(monkeyp
 def test_both_sanitizers_see_every_rung_and_what_they_find_is_written_as_it_is(monkeypatch):
     found = {"memcheck": "0 errors", "racecheck": "2 hazards"}
     monkeypatch.setattr(h200_gemv_check, "sanitize", lambda _, tool: found[tool])
+    monkeypatch.setattr(h200_gemv_check, "check_memcheck", lambda: None)
     assert h200_gemv.checks(["rows", "ring"]) == {"rows": found, "ring": found}
+
+
+def test_a_memcheck_that_overlooks_a_read_past_the_end_counts_nothing(monkeypatch):
+    def check_memcheck() -> None:
+        raise ToolchainError("memcheck: did not see it")
+
+    monkeypatch.setattr(h200_gemv_check, "sanitize", lambda _, tool: "0 " + tool)
+    monkeypatch.setattr(h200_gemv_check, "check_memcheck", check_memcheck)
+    assert h200_gemv.checks(["rows"]) == {"rows": {"memcheck": "memcheck: did not see it", "racecheck": "0 racecheck"}}
 
 
 def test_a_sanitizer_that_gives_no_count_is_written_with_its_words(monkeypatch):
@@ -140,20 +150,13 @@ def test_a_sanitizer_that_gives_no_count_is_written_with_its_words(monkeypatch):
         raise ToolchainError(f"{tool} of {name}: not found")
 
     monkeypatch.setattr(h200_gemv_check, "sanitize", sanitize)
+    monkeypatch.setattr(h200_gemv_check, "check_memcheck", lambda: None)
     assert h200_gemv.checks(["rows"])["rows"]["memcheck"] == "memcheck of rows: not found"
 
 
 def test_another_gpu_is_refused_before_anything_runs(monkeypatch):
     monkeypatch.setattr(h200_machine, "nvidia_smi", lambda *_: ["NVIDIA H100"])
     with pytest.raises(RecordingError, match="device NVIDIA H100: expected an NVIDIA H200"):
-        h200_gemv.record()
-
-
-def test_without_compute_sanitizer_nothing_is_timed(monkeypatch, tmp_path):
-    monkeypatch.setattr(h200_machine, "check_device", lambda: None)
-    monkeypatch.setattr(h200_gemv, "make_stage", lambda *_: pytest.fail("weights were made"))
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ToolchainError, match="No such file or directory: 'compute-sanitizer'"):
         h200_gemv.record()
 
 
@@ -282,7 +285,6 @@ def test_the_recording_has_every_field_that_the_lab_reads(monkeypatch, capsys):
     for name, stand_in in stand_ins.items():
         monkeypatch.setattr(h200_gemv, name, stand_in)
     monkeypatch.setattr(h200_machine, "check_device", lambda: None)
-    monkeypatch.setattr(h200_gemv_check, "check_memcheck", lambda: None)
     monkeypatch.setattr(h200_gemv_ncu, "profile", lambda _: {"rows": {"dram_percent": 81.0}})
     monkeypatch.setattr(gpu, "multiprocessors", lambda: 132)
     monkeypatch.setattr(gemv_gpu, "read_bandwidth", lambda: 4.65e12)
