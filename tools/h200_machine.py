@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.metadata
 import subprocess
 import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 from lab_engine.errors import RecordingError
 
@@ -32,6 +34,16 @@ def clocks_mhz() -> dict[str, int]:
     """The clocks at this moment."""
     sm, memory = nvidia_smi("clocks.sm", "clocks.mem")
     return {"sm": int(sm), "memory": int(memory)}
+
+
+def clocks_under(work: Callable[[], object]) -> dict[str, int]:
+    """The clocks while `work`, which returns when the GPU has done it, runs again and again."""
+    with ThreadPoolExecutor(1) as pool:
+        work()
+        asked = pool.submit(clocks_mhz)
+        while not asked.done():
+            work()
+    return asked.result()
 
 
 def pcie_link() -> dict[str, str]:
