@@ -90,14 +90,19 @@ def inner_loop(listing: Sequence[SassLine], opcode: str, weights: Fraction) -> I
     """Of the loops with the most instructions `opcode`, the shortest: the others hold it, or wait out of line.
 
     Without the parts that a turn can jump over if they hold loops of their own and no `opcode`: waiting, and what is
-    done once. weights: of a lane, for each `opcode`. NanoqwenError where no loop has one.
+    done once. weights: of a lane, for each `opcode`. NanoqwenError where no loop has one, or where the weights of a turn
+    are no whole number: then the compiler loads them in another way than `weights` says.
     """
     found = [(sum(line.opcode == opcode for line in loop), -len(loop), loop) for loop in _loops(listing)]
     most, _, loop = max(found, key=lambda one: one[:2], default=(0, 0, ()))
     if not most:
         raise NanoqwenError(f"machine code: no loop with {opcode} among {len(listing)} instructions")
+    if (taken := most * weights).denominator != 1:
+        raise NanoqwenError(
+            f"machine code: {most} {opcode} of {weights} weights each, expected a whole number together"
+        )
     lines = _every_turn(loop, opcode)
-    return InnerLoop(lines, int(most * weights), count_classes(lines))
+    return InnerLoop(lines, int(taken), count_classes(lines))
 
 
 def count_classes(lines: Sequence[SassLine]) -> dict[str, int]:

@@ -56,6 +56,12 @@ def test_a_branch_forward_and_the_endless_loop_behind_the_end_are_no_loops():
         inner_loop(listing("LDG.E R1, [R2]\nBRA 0x20\nEXIT\nBRA 0x30"), "LDG.E", Fraction(8))
 
 
+def test_loads_that_share_no_whole_number_of_weights_are_refused():
+    """Two loads, of which three would be 64 weights: the compiler found another way to load x."""
+    with pytest.raises(NanoqwenError, match=r"2 LDG\.E\.128 of 64/3 weights each, expected a whole number together"):
+        inner_loop(NESTED, "LDG.E.128", Fraction(64, 3))
+
+
 WAITING = listing("""
     @P0 BRA 0x50
     MUFU R1, R1
