@@ -90,8 +90,8 @@ def inner_loop(listing: Sequence[SassLine], opcode: str, weights: Fraction) -> I
     """Of the loops with the most instructions `opcode`, the shortest: the others hold it, or wait out of line.
 
     Without the parts that a turn can jump over if they hold loops of their own and no `opcode`: waiting, and what is
-    done once. weights: of a lane, for each `opcode`. NanoqwenError where no loop has one, or where the weights of a turn
-    are no whole number: then the compiler loads them in another way than `weights` says.
+    done once. weights: of a lane, for each `opcode`. NanoqwenError where no loop has one, or where the weights of a
+    turn are no whole number: then the compiler loads them in another way than `weights` says.
     """
     found = [(sum(line.opcode == opcode for line in loop), -len(loop), loop) for loop in _loops(listing)]
     most, _, loop = max(found, key=lambda one: one[:2], default=(0, 0, ()))
