@@ -6,7 +6,6 @@ the GPU's own cache and no time is the host's.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
@@ -163,16 +162,22 @@ def token_errors(token: GemvToken, weights: TokenWeights) -> dict[str, float]:
     return {"h": relative_error(token.h, h), "logits": relative_error(token.logits, logits) + choice}
 
 
+def cold_matrices(n: int, k: int) -> tuple[list[Int4Matrix], Tensor]:
+    """Random matrices (n, k) on the GPU, in turn never found in its cache, and an x float16 (k,)."""
+    generator = torch.Generator("cuda").manual_seed(0)
+    matrices = [random_matrix(n, k, generator) for _ in range(4)]
+    while sum(matrix.num_bytes for matrix in matrices) < COLD_BYTES:
+        matrices.append(random_matrix(n, k, generator))
+    return matrices, torch.randn(k, generator=generator, device="cuda").to(torch.float16)
+
+
 class LadderBench:
     """One matrix shape for every rung of the ladder, in as many copies as no cache of a GPU holds."""
 
     def __init__(self, n: int = 3584, k: int = 18944) -> None:
         """The default is the 7B's `down`. Raises ToolchainError where there is no GPU."""
         multiprocessors()
-        generator = torch.Generator("cuda").manual_seed(0)
-        copies = math.ceil(COLD_BYTES / random_matrix(n, k, generator).num_bytes)
-        self.matrices = [random_matrix(n, k, generator) for _ in range(copies)]
-        self.x = torch.randn(k, generator=generator, device="cuda").to(torch.float16)
+        self.matrices, self.x = cold_matrices(n, k)
         self.expected = product(self.matrices[:1], self.x)
 
     def run(self, name: str) -> tuple[float, float, float]:

@@ -24,7 +24,6 @@ PARTS = ("launch", "quantize", "read", "unpack")
 VARIANTS = ("fp16", *LIMBS)
 """fp16 is the rung `rows`."""
 REPLAYS = 51
-COLD_BYTES = 256 << 20  # of weights in one graph: several times the L2 of any GPU today
 
 
 def measure_parts(n: int, k: int, replays: int = REPLAYS) -> dict[str, dict[str, float]]:
@@ -32,9 +31,10 @@ def measure_parts(n: int, k: int, replays: int = REPLAYS) -> dict[str, dict[str,
 
     A time is the median over replays of a CUDA graph that goes through enough matrices to find none in a cache.
     """
+    from lab_engine.gemv_gpu import cold_matrices
     from lab_engine.gpu import multiprocessors
 
-    bench = _Bench(Launch(n, k, multiprocessors()), *_matrices(n, k), replays)
+    bench = _Bench(Launch(n, k, multiprocessors()), *cold_matrices(n, k), replays)
     launch, read, rows = bench.edge(), bench.read(), bench.rung("rows")
     found = {"fp16": parts_of(launch, read, rows, rows)}
     given = {limbs: bench.given(limbs) for limbs in GIVEN}
@@ -114,15 +114,3 @@ class _Bench:
 
         calls = [make(matrix) for matrix in self.matrices]
         return median_us(replay_seconds(lambda: [call() for call in calls], self.replays), len(calls))
-
-
-def _matrices(n: int, k: int) -> tuple[list[Int4Matrix], Tensor]:
-    """As many as COLD_BYTES take and at least four, and an x."""
-    import torch
-
-    from lab_engine.gemv_token import random_matrix
-
-    count = max(4, -(-COLD_BYTES // (n * k // 2)))
-    generator = torch.Generator("cuda").manual_seed(0)
-    x = torch.randn(k, generator=generator, device="cuda").half()
-    return [random_matrix(n, k, generator) for _ in range(count)], x

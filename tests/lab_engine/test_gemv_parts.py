@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab_engine import gemv_parts
+from lab_engine import gemv_gpu
 from lab_engine.errors import ToolchainError
 from lab_engine.gemv_dp4a import activation_bytes
 from lab_engine.gemv_parts import PARTS, VARIANTS, measure_parts, parts_of
@@ -69,7 +69,7 @@ def gpu(monkeypatch):
     monkeypatch.setattr("lab_engine.gpu.replay_seconds", replay_seconds)
     monkeypatch.setattr("lab_engine.gemv_ladder.Kernels", StandInKernels)
     monkeypatch.setattr("lab_engine.gemv_ladder.multiprocessors", lambda: 2)
-    monkeypatch.setattr(gemv_parts, "COLD_BYTES", 0)
+    monkeypatch.setattr(gemv_gpu, "COLD_BYTES", 0)
     generator, randn = torch.Generator, torch.randn
     monkeypatch.setattr(torch, "Generator", lambda _: generator())
     monkeypatch.setattr(torch, "randn", lambda *sizes, generator, **_: randn(*sizes, generator=generator))
@@ -92,3 +92,14 @@ def test_every_variant_is_timed_and_a_second_kernel_shows(gpu):
     assert set(gpu["gemv_dp4a_separate"]) == {(6, activation_bytes(3584, 1))}
     assert set(gpu["gemv_dp4a_limbs"]) == {(6, activation_bytes(3584, 2))}
     assert set(gpu["gemv_quantize_int8"]) == {(2, 0)}
+
+
+@pytest.mark.parametrize(("cold_bytes", "copies"), [(0, 4), (5 * 8 * 66 - 1, 5), (5 * 8 * 66 + 1, 6)])
+def test_a_graph_goes_through_more_matrices_than_a_cache_holds(gpu, monkeypatch, cold_bytes, copies):
+    """A row of 128 weights is 64 bytes and a scale of 2."""
+    monkeypatch.setattr(gemv_gpu, "COLD_BYTES", cold_bytes)
+    matrices, x = gemv_gpu.cold_matrices(8, 128)
+    assert len(matrices) == copies
+    assert len({matrix.words.data_ptr() for matrix in matrices}) == copies
+    assert not torch.equal(matrices[0].words, matrices[-1].words)
+    assert (x.dtype, tuple(x.shape)) == (torch.float16, (128,))
