@@ -24,6 +24,7 @@ from torch import Tensor
 from lab_engine import gemv_ladder
 from lab_engine.errors import NanoqwenError, ToolchainError
 from lab_engine.gemv_token import random_matrix, relative_error
+from lab_engine.weights import Int4Matrix
 
 NS, KS = (1, 7, 33, 130, 1056, 9001), (128, 384, 3584, 18944)
 """Rows and columns. 9001: more rows than an H200's blocks take at once, and a last tile that is not whole."""
@@ -44,8 +45,8 @@ TOOLS = {"memcheck": ("--padding", "65536"), "racecheck": ()}
 KERNELS = "gemv"
 """In the name of every kernel to be watched."""
 
-SECONDS = 150
-"""Of one run of compute-sanitizer: in some ten times what it takes, a kernel hangs."""
+SECONDS = 200
+"""Of one run of compute-sanitizer: if it takes longer, a kernel hangs."""
 
 _SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+ (?:errors?|hazards?))")
 _PROCESSES = 8
@@ -86,7 +87,7 @@ def run_watched(name: str) -> None:
     """One product at each of WATCHED; all else happens on the CPU, so that no other kernel is watched."""
     generator = torch.Generator().manual_seed(0)
     for n, k in WATCHED:
-        matrix, x = random_matrix(n, k, generator), torch.randn(k, generator=generator).to(torch.float16)
+        matrix, x = matrix_of_all_codes(n, k, generator), torch.randn(k, generator=generator).to(torch.float16)
         y = gemv_ladder.load(name, matrix.words.cuda(), matrix.scales.cuda())(x.cuda()).cpu()
         _check_error(name, relative_error(y, gemv_ladder.reference(matrix.words, matrix.scales, x)))
 
@@ -103,6 +104,13 @@ def run_cut(name: str) -> None:
 def cut(tensor: Tensor) -> None:
     """Move the first half of a tensor's bytes to memory of half the size; its shape stays."""
     tensor.untyped_storage().resize_(tensor.nbytes // 2)
+
+
+def matrix_of_all_codes(n: int, k: int, generator: torch.Generator) -> Int4Matrix:
+    """As random_matrix, whose codes are -7 to 7, but the first word of each row holds eight times -8."""
+    matrix = random_matrix(n, k, generator)
+    matrix.words[:, 0] = 0
+    return matrix
 
 
 def _sanitized(tool: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -128,7 +136,7 @@ def _error(name: str, k: int, size: float) -> float:
 def _product(name: str, n: int, k: int, size: float) -> tuple[Tensor, Tensor]:
     """What a rung gives, the same REPEATS times, and what float64 gives."""
     generator = torch.Generator("cuda").manual_seed(n * k)
-    matrix = random_matrix(n, k, generator)
+    matrix = matrix_of_all_codes(n, k, generator)
     x = (size * torch.randn(k, generator=generator, device="cuda")).to(torch.float16)
     with _nan_memory():
         gemv = gemv_ladder.load(name, matrix.words, matrix.scales)  # mma takes its y here

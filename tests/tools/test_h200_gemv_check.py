@@ -6,6 +6,7 @@ import torch
 from lab_engine.errors import NanoqwenError, ToolchainError
 from lab_engine.gemv_dp4a import GIVEN, QUANTIZE
 from lab_engine.gemv_ladder import RUNGS
+from lab_engine.int4 import unpack_words
 from tools import h200_gemv_check as check
 
 
@@ -70,6 +71,12 @@ def test_memcheck_counts_only_if_it_sees_a_read_past_the_end(sanitizer):
     sanitizer("========= ERROR SUMMARY: 0 errors")
     with pytest.raises(ToolchainError, match=r"did not see naive read behind words cut short: .* 0 errors"):
         check.check_memcheck()
+
+
+def test_the_matrices_hold_every_code():
+    q = unpack_words(check.matrix_of_all_codes(33, 384, torch.Generator().manual_seed(0)).words)
+    assert sorted(q.unique().tolist()) == list(range(-8, 8))
+    assert (q[:, :8] == -8).all()
 
 
 def test_a_cut_tensor_keeps_its_shape_and_half_of_its_memory():
