@@ -22,10 +22,15 @@ from lab_engine.errors import NanoqwenError
 from lab_engine.gpu import Kernels, multiprocessors
 
 SOURCE = "gemv_mma.cu"
-WARPS, STAGE_UNITS, UNIT_ROWS = 8, 4, 32
-"""As in kernels/gemv_mma.cuh: warps that multiply, units of a bulk copy, and the most rows of a unit."""
+WARPS, STAGE_UNITS, UNIT_ROWS, PARTS = 16, 8, 32, 2
+"""As in kernels/gemv_mma.cuh: warps that multiply, units of a bulk copy, most rows of a unit, parts of a long row."""
 THREADS = 32 * (WARPS + 1)
-FEWEST_ROWS = 8  # of a unit: it takes the warp as long as 32
+FEWEST_ROWS, SHORT_UNIT_BYTES = 8, 1056  # a unit takes a warp the same time, however few its rows
+LONG_ROW = 8192
+"""Of longer rows the blocks of a cluster take a part each: a block has to read all of x that its weights meet."""
+SHARED_BYTES, RING_BYTES, WINDOW_BYTES = 227 * 1024, 136 * 1024, 42 * 1024
+"""Shared memory of a block on Hopper, at most; of it for weights; of them in flight at a time. Measured: with less in
+flight the memory waits, with more every other access of the SM waits behind it."""
 
 _WORD_BYTES, _SCALE_BYTES = GROUP // 2, 2  # of a row in a unit
 
@@ -34,8 +39,7 @@ _WORD_BYTES, _SCALE_BYTES = GROUP // 2, 2  # of a row in a unit
 class Plan:
     """How an (n, k) matrix is shared out: each of `grid` blocks owns `tiles` tiles of `rows` consecutive rows.
 
-    slots: stages of the ring in shared memory; window: stages in flight at a time; early: the next kernel of the stream
-    may start when so many stages are still to be asked for.
+    parts: blocks that share each row. The ring's slots and window follow from this.
     """
 
     n: int
@@ -43,19 +47,17 @@ class Plan:
     rows: int
     tiles: int
     grid: int
-    slots: int = 6
-    window: int = 5
-    early: int = 0
+    parts: int = 1
 
     @property
     def groups(self) -> int:
-        """Groups of 128 weights in a row."""
-        return self.k // GROUP
+        """Groups of 128 weights in a row of a part."""
+        return self.k // GROUP // self.parts
 
     @property
     def blocks(self) -> int:
-        """Blocks that own rows; the others of the grid only keep their place."""
-        return math.ceil(self.n / (self.rows * self.tiles))
+        """Blocks that own weights; the others of the grid only keep their place."""
+        return math.ceil(self.n / (self.rows * self.tiles)) * self.parts
 
     @property
     def unit_bytes(self) -> int:
@@ -64,23 +66,50 @@ class Plan:
 
     @property
     def shape(self) -> tuple[int, int, int, int, int]:
-        """Of the packed bytes: (blocks, tiles, groups, unit_bytes) and the rows of a tile before them."""
-        return self.blocks, self.tiles, self.groups, self.unit_bytes, self.rows
+        """How often rows are cut, from the outside in: blocks with other rows, tiles, parts, groups, rows of a tile."""
+        return self.blocks // self.parts, self.tiles, self.parts, self.groups, self.rows
+
+    @property
+    def slots(self) -> int:
+        """Stages of the ring: RING_BYTES of them, or what the rest leaves."""
+        return max(3, min(RING_BYTES, SHARED_BYTES - self._rest_bytes) // (self._stage_bytes + 16))
+
+    @property
+    def window(self) -> int:
+        """Stages in flight at a time; a warp's next unit is up to WARPS / STAGE_UNITS stages on, which must be free."""
+        return min(self.slots - WARPS // STAGE_UNITS, max(1, round(WINDOW_BYTES / self._stage_bytes)))
 
     @property
     def shared_bytes(self) -> int:
-        """Shared memory of a block, as struct Shared of the kernel shares it out."""
-        ring = self.slots * (STAGE_UNITS * self.unit_bytes + 16)
-        return ring + self.groups * (2 * GROUP + 4) + 4 * WARPS * (self.tiles * UNIT_ROWS + 1)
+        """Shared memory of a block, as struct Shared of the kernel shares it out: the ring with its barriers first."""
+        return self.slots * (self._stage_bytes + 16) + self._rest_bytes
+
+    @property
+    def _stage_bytes(self) -> int:
+        return STAGE_UNITS * self.unit_bytes
+
+    @property
+    def _rest_bytes(self) -> int:
+        """The quantized activation with its scales, the sums of all warps, a sum of squares a warp."""
+        return self.groups * (2 * GROUP + 4) + 4 * WARPS * (self.tiles * UNIT_ROWS + 1)
 
 
 def plan(n: int, k: int, sms: int) -> Plan:
     """The plan with the fewest bytes for the busiest block; of equals the one with the tallest tiles."""
     if k <= 0 or k % GROUP or n <= 0:
         raise NanoqwenError(f"matrix ({n}, {k}): expected n over 0 and k a positive multiple of {GROUP}")
+    if k > LONG_ROW and k // GROUP % PARTS == 0 and sms >= PARTS:
+        split = _best_plan(n, k, sms, PARTS)
+        if split.tiles <= split.groups:  # so many sums fit where the activation was
+            return split
+    return _best_plan(n, k, sms, 1)
+
+
+def _best_plan(n: int, k: int, sms: int, parts: int) -> Plan:
+    clusters = sms // parts
     heights = range(FEWEST_ROWS, UNIT_ROWS + 1, 2)  # even: the rows of gate and up come in pairs
-    found = [Plan(n, k, rows, math.ceil(n / (rows * sms)), sms) for rows in heights]
-    return min(found, key=lambda one: (one.tiles * one.unit_bytes, -one.rows))
+    found = [Plan(n, k, rows, math.ceil(n / (rows * clusters)), clusters * parts, parts) for rows in heights]
+    return min(found, key=lambda one: (one.tiles * max(one.unit_bytes, SHORT_UNIT_BYTES), -one.rows))
 
 
 def pack_tiles(words: Tensor, scales: Tensor, plan: Plan) -> Tensor:
@@ -89,26 +118,26 @@ def pack_tiles(words: Tensor, scales: Tensor, plan: Plan) -> Tensor:
     Rows beyond the matrix have scale 0. Runs where the tensors are.
     """
     _check_matrix(words, scales, plan)
-    blocks, tiles, groups, unit_bytes, rows = plan.shape
-    padding = blocks * tiles * rows - plan.n
-    parts = []
-    for part in (words.view(plan.n, groups, -1), scales.view(plan.n, groups, 1)):
+    stacks, tiles, parts, groups, rows = plan.shape
+    padding = stacks * tiles * rows - plan.n
+    bits = []
+    for part in (words.view(plan.n, plan.k // GROUP, -1), scales.view(plan.n, plan.k // GROUP, 1)):
         padded = torch.cat([part, part.new_zeros(padding, *part.shape[1:])])
-        units = padded.view(blocks, tiles, rows, groups, -1).transpose(2, 3)
-        parts.append(units.reshape(blocks, tiles, groups, -1).contiguous().view(torch.uint8))
-    gap = unit_bytes - sum(part.shape[-1] for part in parts)
-    return torch.cat([*parts, parts[0].new_zeros(blocks, tiles, groups, gap)], dim=-1).flatten()
+        units = padded.view(stacks, tiles, rows, parts, groups, -1).permute(0, 3, 1, 4, 2, 5)
+        bits.append(units.reshape(stacks, parts, tiles, groups, -1).contiguous().view(torch.uint8))
+    gap = plan.unit_bytes - sum(part.shape[-1] for part in bits)
+    return torch.cat([*bits, bits[0].new_zeros(stacks, parts, tiles, groups, gap)], dim=-1).flatten()
 
 
 def unpack_tiles(packed: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
     """The inverse of pack_tiles: words int32 (n, k // 8) and scales float16 (n, k // 128)."""
-    blocks, tiles, groups, unit_bytes, rows = plan.shape
-    units = packed.view(blocks, tiles, groups, unit_bytes)
+    stacks, tiles, parts, groups, rows = plan.shape
+    units = packed.view(stacks, parts, tiles, groups, plan.unit_bytes)
     ends = (0, rows * _WORD_BYTES, rows * (_WORD_BYTES + _SCALE_BYTES))
     found = []
     for start, end, dtype in zip(ends, ends[1:], (torch.int32, torch.float16), strict=False):
-        part = units[..., start:end].contiguous().view(dtype).view(blocks, tiles, groups, rows, -1)
-        found.append(part.transpose(2, 3).reshape(blocks * tiles * rows, -1)[: plan.n])
+        part = units[..., start:end].contiguous().view(dtype).view(stacks, parts, tiles, groups, rows, -1)
+        found.append(part.permute(0, 2, 4, 1, 3, 5).reshape(stacks * tiles * rows, -1)[: plan.n])
     return found[0], found[1]
 
 
@@ -187,20 +216,23 @@ def kernels() -> Kernels:
 
 def _launch(name: str, matrix: MmaMatrix, arguments: tuple[Tensor | float, ...], dependent: bool) -> None:
     one = matrix.plan
-    shape = (one.n, one.groups, one.rows, one.tiles, one.slots, one.window, one.early)
+    shape = (one.n, one.groups, one.rows, one.tiles, one.slots, one.window)
     kernels().launch(
-        name,
+        name if one.parts == 1 else f"{name}_split",
         one.grid,
         THREADS,
         matrix.tiles,
         *arguments,
         *shape,
         shared_bytes=one.shared_bytes,
+        cluster=one.parts,
         dependent=dependent,
     )
 
 
 def _normed(x: Tensor, norm: Tensor, eps: float, matrix: MmaMatrix) -> tuple[Tensor, Tensor, float]:
+    if matrix.plan.parts > 1:
+        raise NanoqwenError(f"rows of {matrix.plan.k} weights: a product with a norm takes at most {LONG_ROW}")
     return _input(x, matrix), _checked("norm", norm, matrix.plan.k), float(eps)
 
 

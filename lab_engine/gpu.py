@@ -46,7 +46,7 @@ class Kernels:
     def __init__(self, source: str, defines: Mapping[str, int] | None = None) -> None:
         self.source = source
         self._code = _load(source, arch(), tuple(sorted((defines or {}).items())))
-        self._ready: dict[tuple[str, int], Any] = {}
+        self._allowed: dict[str, int] = {}
 
     def launch(
         self,
@@ -55,33 +55,38 @@ class Kernels:
         threads: int,
         *arguments: Tensor | float | None,
         shared_bytes: int = 0,
+        cluster: int = 1,
         dependent: bool = False,
     ) -> None:
         """Launch an `extern "C"` kernel on PyTorch's current stream; works inside torch.cuda.graph.
 
-        A tensor passes its address, None a null pointer, an int an int32 and a float a float32.
+        A tensor passes its address, None a null pointer, an int an int32 and a float a float32. cluster: blocks that
+        run together and reach each other's shared memory; it divides grid.
         """
         from cuda.core import LaunchConfig, Stream, launch
 
         stream = Stream.from_handle(_torch().cuda.current_stream().cuda_stream or _LEGACY_STREAM)
         config = LaunchConfig(
-            grid=grid, block=threads, shmem_size=shared_bytes, programmatic_stream_serialization=dependent
+            grid=grid // cluster,  # in clusters, where there are any
+            cluster=cluster if cluster > 1 else None,
+            block=threads,
+            shmem_size=shared_bytes,
+            programmatic_stream_serialization=dependent,
         )
         launch(stream, config, self._kernel(name, shared_bytes), *(_argument(value) for value in arguments))
 
     def resources(self, name: str) -> dict[str, int]:
         """What a thread of a kernel takes: `registers`, and `spill_bytes` of local memory."""
         attributes = self._code.get_kernel(name).attributes
-        return {"registers": int(attributes.num_regs()), "spill_bytes": int(attributes.local_size_bytes())}
+        return {"registers": int(attributes.num_regs), "spill_bytes": int(attributes.local_size_bytes)}
 
     def _kernel(self, name: str, shared_bytes: int) -> Any:
         """The kernel, allowed to have that much dynamic shared memory."""
-        if (name, shared_bytes) not in self._ready:
-            kernel = self._code.get_kernel(name)
-            if shared_bytes > STATIC_SHARED_BYTES:
-                _allow_shared(kernel, shared_bytes, f"{self.source}, kernel {name}")
-            self._ready[name, shared_bytes] = kernel
-        return self._ready[name, shared_bytes]
+        kernel = self._code.get_kernel(name)
+        if shared_bytes > self._allowed.get(name, STATIC_SHARED_BYTES):
+            _allow_shared(kernel, shared_bytes, f"{self.source}, kernel {name}")
+            self._allowed[name] = shared_bytes
+        return kernel
 
 
 def replay_seconds(run: Callable[[], object], replays: int) -> list[float]:
@@ -136,9 +141,20 @@ def _argument(value: Tensor | float | None) -> Any:
 
 
 def _allow_shared(kernel: Any, shared_bytes: int, what: str) -> None:
+    """Let a block have that much, and an SM give all it can to shared memory.
+
+    Kernels that want the SM's memory split differently cannot be on it together: it would run empty between them.
+    """
     from cuda.bindings import driver
 
-    wish = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-    [error] = driver.cuKernelSetAttribute(wish, shared_bytes, kernel.handle, driver.CUdevice(0))
-    if error != driver.CUresult.CUDA_SUCCESS:
-        raise ToolchainError(f"{what}: this GPU refuses {shared_bytes} bytes of shared memory a block ({error.name})")
+    names = driver.CUfunction_attribute
+    wishes = {
+        names.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: shared_bytes,
+        names.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: 100,  # percent
+    }
+    for wish, value in wishes.items():
+        [error] = driver.cuKernelSetAttribute(wish, value, kernel.handle, driver.CUdevice(0))
+        if error != driver.CUresult.CUDA_SUCCESS:
+            raise ToolchainError(
+                f"{what}: this GPU refuses {shared_bytes} bytes of shared memory a block ({error.name})"
+            )

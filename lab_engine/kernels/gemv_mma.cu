@@ -8,25 +8,29 @@ struct Store {
 
     __device__ void prepare(const Shape&) {}
     __device__ void finish(const Shape& shape, const Shared& shared, float factor) const {
-        for (int i = threadIdx.x; i < shape.rows * shape.tiles; i += kThreads) {
-            const int row = shape.first_row() + i;
-            if (row < shape.n) y[row] = factor * sum_row(shape, shared, i) + (bias ? bias[row] : 0.0f);
+#pragma unroll 1
+        for (int place = threadIdx.x; place < shape.places(); place += kThreads) {
+            const int row = row_at(shape, place);
+            if (row >= 0) y[row] = factor * sum_row(shape, shared, place) + (bias ? bias[row] : 0.0f);
         }
     }
 };
 
-// h[row] += sum, one row a thread. The old number is on its way while the weights are multiplied.
+// h[row] += sum. The old number of a thread's first row is on its way while the weights are multiplied.
 struct AddTo {
     float* h;
     float old;
 
     __device__ void prepare(const Shape& shape) {
-        const int row = shape.first_row() + threadIdx.x;
-        old = threadIdx.x < shape.rows * shape.tiles && row < shape.n ? __ldcg(h + row) : 0.0f;
+        const int row = row_at(shape, threadIdx.x);
+        if (threadIdx.x < shape.places() && row >= 0) old = __ldcg(h + row);
     }
     __device__ void finish(const Shape& shape, const Shared& shared, float) const {
-        const int i = threadIdx.x, row = shape.first_row() + i;
-        if (i < shape.rows * shape.tiles && row < shape.n) h[row] = old + sum_row(shape, shared, i);
+#pragma unroll 1
+        for (int place = threadIdx.x; place < shape.places(); place += kThreads) {
+            const int row = row_at(shape, place);
+            if (row >= 0) h[row] = (place < kThreads ? old : __ldcg(h + row)) + sum_row(shape, shared, place);
+        }
     }
 };
 
@@ -36,10 +40,11 @@ struct Gate {
 
     __device__ void prepare(const Shape&) {}
     __device__ void finish(const Shape& shape, const Shared& shared, float factor) const {
-        for (int i = 2 * threadIdx.x; i < shape.rows * shape.tiles; i += 2 * kThreads) {
-            const int row = shape.first_row() + i;
-            if (row >= shape.n) break;
-            const float gate = factor * sum_row(shape, shared, i), up = factor * sum_row(shape, shared, i + 1);
+#pragma unroll 1
+        for (int place = 2 * threadIdx.x; place < shape.places(); place += 2 * kThreads) {
+            const int row = row_at(shape, place);
+            if (row < 0) continue;
+            const float gate = factor * sum_row(shape, shared, place), up = factor * sum_row(shape, shared, place + 1);
             y[row / 2] = gate / (1.0f + __expf(-gate)) * up;
         }
     }
@@ -63,13 +68,15 @@ struct Argmax {
     __device__ void prepare(const Shape&) {}
     __device__ void finish(const Shape& shape, const Shared& shared, float factor) const {
         unsigned long long mine = 0;
-        for (int i = threadIdx.x; i < shape.rows * shape.tiles; i += kThreads) {
-            const int row = shape.first_row() + i;
-            if (row >= shape.n) break;
-            const float logit = factor * sum_row(shape, shared, i);
+#pragma unroll 1
+        for (int place = threadIdx.x; place < shape.places(); place += kThreads) {
+            const int row = row_at(shape, place);
+            if (row < 0) continue;
+            const float logit = factor * sum_row(shape, shared, place);
             y[row] = logit;
             mine = max(mine, ranked(logit, row));
         }
+#pragma unroll 1
         for (int step = 16; step; step /= 2) mine = max(mine, __shfl_xor_sync(~0u, mine, step));
         if (threadIdx.x % 32 == 0) atomicMax(scratch, mine);
         __threadfence();
@@ -83,28 +90,42 @@ struct Argmax {
     }
 };
 
-#define GEMV extern "C" __global__ void __launch_bounds__(kThreads + 32, BLOCKS_PER_SM)
-#define SHAPE int n, int groups, int rows, int tiles, int slots, int window, int early
-#define PLAN Shape{n, groups, rows, tiles}, Ring{slots, window, early}
+#define GEMV extern "C" __global__ void __launch_bounds__(kThreads + 32, 1)
+#define PLAN int n, int groups, int rows, int tiles, int slots, int window
+#define WHOLE Shape{n, groups, rows, tiles, 1}, Ring{slots, window}
+#define SPLIT Shape{n, groups, rows, tiles, kParts}, Ring{slots, window}
 
-GEMV gemv_plain(const unsigned char* weights, const Half* x, float* y, SHAPE) {
-    gemv<false>(weights, x, nullptr, 0.0f, PLAN, Store{y, nullptr});
+// Groups that a warp quantizes at a time: enough for one trip to the L2, and no more code than that.
+constexpr int kShort = 2, kLong = 5;
+
+GEMV gemv_plain(const unsigned char* weights, const Half* x, float* y, PLAN) {
+    gemv<false, kShort>(weights, x, nullptr, 0.0f, WHOLE, Store{y, nullptr});
 }
 
-GEMV gemv_qkv(const unsigned char* weights, const float* x, const float* norm, float eps, const float* bias, float* y, SHAPE) {
-    gemv<true>(weights, x, norm, eps, PLAN, Store{y, bias});
+// The _split forms take long rows; apart, so that the others hold no code for clusters.
+GEMV gemv_plain_split(const unsigned char* weights, const Half* x, float* y, PLAN) {
+    gemv<false, kLong>(weights, x, nullptr, 0.0f, SPLIT, Store{y, nullptr});
 }
 
-// Both o and down.
-GEMV gemv_residual(const unsigned char* weights, const float* x, float* h, SHAPE) {
-    gemv<false>(weights, x, nullptr, 0.0f, PLAN, AddTo{h, 0.0f});
+GEMV gemv_qkv(const unsigned char* weights, const float* x, const float* norm, float eps, const float* bias, float* y,
+              PLAN) {
+    gemv<true, kShort>(weights, x, norm, eps, WHOLE, Store{y, bias});
 }
 
-GEMV gemv_gate_up(const unsigned char* weights, const float* x, const float* norm, float eps, float* y, SHAPE) {
-    gemv<true>(weights, x, norm, eps, PLAN, Gate{y});
+// o, and down where its rows are short.
+GEMV gemv_residual(const unsigned char* weights, const float* x, float* h, PLAN) {
+    gemv<false, kShort>(weights, x, nullptr, 0.0f, WHOLE, AddTo{h, 0.0f});
 }
 
-GEMV gemv_lm_head(const unsigned char* weights, const float* x, const float* norm, float eps, float* logits, long long* best,
-                  unsigned long long* scratch, SHAPE) {
-    gemv<true>(weights, x, norm, eps, PLAN, Argmax{logits, best, scratch});
+GEMV gemv_residual_split(const unsigned char* weights, const float* x, float* h, PLAN) {
+    gemv<false, kLong>(weights, x, nullptr, 0.0f, SPLIT, AddTo{h, 0.0f});
+}
+
+GEMV gemv_gate_up(const unsigned char* weights, const float* x, const float* norm, float eps, float* y, PLAN) {
+    gemv<true, kShort>(weights, x, norm, eps, WHOLE, Gate{y});
+}
+
+GEMV gemv_lm_head(const unsigned char* weights, const float* x, const float* norm, float eps, float* logits,
+                  long long* best, unsigned long long* scratch, PLAN) {
+    gemv<true, kShort>(weights, x, norm, eps, WHOLE, Argmax{logits, best, scratch});
 }

@@ -9,25 +9,15 @@
 #pragma once
 #include "nibbles.cuh"
 
-#ifndef WARPS
-#define WARPS 8
-#endif
-#ifndef STAGE_UNITS
-#define STAGE_UNITS 4
-#endif
-#ifndef BLOCKS_PER_SM
-#define BLOCKS_PER_SM 3
-#endif
-
-constexpr int kWarps = WARPS;             // that multiply; one more brings the weights
-constexpr int kThreads = 32 * kWarps;     // that multiply
-constexpr int kGroup = 128;               // weights with one scale
-constexpr int kUnitRows = 32;             // at most: two tensor-core tiles of 16 rows
-constexpr int kGroupBytes = 2 * kGroup;   // of the activation in shared memory: two bytes a number
-constexpr int kStageUnits = STAGE_UNITS;  // units that one bulk copy brings; divides kWarps
-constexpr int kBatch = 4;                 // groups that a warp quantizes at a time
-constexpr float kLargest = 32512.0f;      // 127 * 256: the largest number that two signed bytes hold symmetrically
-constexpr float kSmallest = 1e-33f;       // a group with no larger number counts as zeros: 32512 / |x| must stay finite
+constexpr int kWarps = 16;               // that multiply; one more brings the weights
+constexpr int kThreads = 32 * kWarps;    // that multiply
+constexpr int kGroup = 128;              // weights with one scale
+constexpr int kUnitRows = 32;            // at most: two tensor-core tiles of 16 rows
+constexpr int kGroupBytes = 2 * kGroup;  // of the activation in shared memory: two bytes a number
+constexpr int kStageUnits = 8;           // units that one bulk copy brings; divides kWarps
+constexpr int kParts = 2;                // of a long row: blocks of a cluster
+constexpr float kLargest = 32512.0f;     // 127 * 256: the largest number that two signed bytes hold symmetrically
+constexpr float kSmallest = 1e-33f;      // a group with no larger number counts as zeros: 32512 / |x| must be finite
 
 using Half = unsigned short;  // the bits of an fp16: NVRTC alone has no cuda_fp16.h
 
@@ -37,19 +27,22 @@ __device__ __forceinline__ float to_float(Half bits) {
     return value;
 }
 
+// groups: of one part: a matrix with long rows is cut into `parts` parts of its columns, one for each block of a cluster.
 struct Shape {
-    int n, groups, rows, tiles;
+    int n, groups, rows, tiles, parts;
 
     __device__ int unit_bytes() const { return (rows * (kGroup / 2 + 2) + 15) / 16 * 16; }
-    __device__ int first_row() const { return blockIdx.x * tiles * rows; }
+    __device__ int part() const { return parts == 1 ? 0 : blockIdx.x % parts; }
+    __device__ int first_row() const { return (parts == 1 ? blockIdx.x : blockIdx.x / parts) * tiles * rows; }
     __device__ int units() const { return first_row() < n ? tiles * groups : 0; }
+    __device__ int places() const { return tiles * kUnitRows; }
     __device__ int stages() const { return (units() + kStageUnits - 1) / kStageUnits; }
 };
 
-// slots: stages that the ring holds; window: copies in flight at a time; early: stages before the end at which the next
-// kernel of the stream may start.
+// slots: stages that the ring holds; window: copies in flight at a time, at most slots - kWarps / kStageUnits. A warp goes
+// on by kWarps units, and copies land in any order: with more in flight it could take the bytes of the last round.
 struct Ring {
-    int slots, window, early;
+    int slots, window;
 };
 
 // Shared memory of a block, in this order. Everything but the ring is small.
@@ -59,6 +52,7 @@ struct Shared {
     float* scales;              // groups: of the activation
     float* partial;             // tiles * kWarps * kUnitRows sums
     float* squares;             // kWarps: sums of x * x
+    float *own, *joined;        // tiles * kUnitRows each, in the place of the activation once it is multiplied
     unsigned long long *full, *empty;  // slots barriers each
 
     __device__ Shared(unsigned char* start, const Shape& shape, const Ring& plan) {
@@ -69,6 +63,8 @@ struct Shared {
         partial = reinterpret_cast<float*>(empty + plan.slots);
         scales = partial + shape.tiles * kWarps * kUnitRows;
         squares = scales + shape.groups;
+        own = reinterpret_cast<float*>(activation);
+        joined = own + shape.places();
     }
 };
 
@@ -81,14 +77,18 @@ __device__ __forceinline__ unsigned address(const void* shared) {
 // Before this returns, nothing may be read that the kernel before in the stream writes.
 __device__ __forceinline__ void wait_for_previous_kernel() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 
-__device__ __forceinline__ void let_next_kernel_start() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+__device__ __forceinline__ void let_next_kernel_start() {
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
 
 __device__ __forceinline__ void sync_multipliers() { asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory"); }
 
 // ---- The activation: from floats to two signed bytes a number ----
 
 // Four numbers of a group, lane after lane. Past the L1, which may hold what an earlier kernel wrote there.
-__device__ __forceinline__ float4 load_four(const float* x, int i) { return __ldcg(reinterpret_cast<const float4*>(x + i)); }
+__device__ __forceinline__ float4 load_four(const float* x, int i) {
+    return __ldcg(reinterpret_cast<const float4*>(x + i));
+}
 
 __device__ __forceinline__ float4 load_four(const Half* x, int i) {
     const ushort4 bits = __ldcg(reinterpret_cast<const ushort4*>(x + i));
@@ -129,17 +129,19 @@ __device__ __forceinline__ void quantize_group(float4 x, unsigned char* bytes, f
 
 // The whole activation; with kNorm times the norm's weight. 1 / rms is a factor of all of it, so it can wait until the
 // end: only the sum of squares is taken here. All loads of a batch are on their way before the first is used.
-template <bool kNorm, typename Input>
-__device__ __forceinline__ void quantize_activation(const Input* x, const float* norm, int groups, const Shared& shared) {
+template <bool kNorm, int kBatch, typename Input>
+__device__ __forceinline__ void quantize_activation(const Input* x, const float* norm, int groups,
+                                                    const Shared& shared) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     float squares = 0.0f;
+#pragma unroll 1
     for (int first = warp; first < groups; first += kBatch * kWarps) {
         float4 values[kBatch], weights[kBatch];
 #pragma unroll
         for (int i = 0; i < kBatch; ++i) {
-            const int group = min(first + i * kWarps, groups - 1);
-            values[i] = load_four(x, group * kGroup + 4 * lane);
-            if (kNorm) weights[i] = load_four(norm, group * kGroup + 4 * lane);
+            const int group = first + i * kWarps;
+            if (group < groups) values[i] = load_four(x, group * kGroup + 4 * lane);
+            if (kNorm && group < groups) weights[i] = load_four(norm, group * kGroup + 4 * lane);
         }
 #pragma unroll
         for (int i = 0; i < kBatch; ++i) {
@@ -154,6 +156,7 @@ __device__ __forceinline__ void quantize_activation(const Input* x, const float*
         }
     }
     if (kNorm) {
+#pragma unroll 1
         for (int step = 16; step; step /= 2) squares += __shfl_xor_sync(~0u, squares, step);
         if (lane == 0) shared.squares[warp] = squares;
     }
@@ -164,7 +167,7 @@ __device__ __forceinline__ float inverse_rms(const Shared& shared, int groups, f
     if (!kNorm) return 1.0f;
     float sum = 0.0f;
     for (int warp = 0; warp < kWarps; ++warp) sum += shared.squares[warp];
-    return rsqrtf(sum / (groups * kGroup) + eps);
+    return rsqrtf(__fdividef(sum, groups * kGroup) + eps);
 }
 
 // ---- The ring: weights flow into shared memory before they are needed ----
@@ -177,9 +180,11 @@ __device__ __forceinline__ void wait_barrier(unsigned long long* barrier, unsign
 }
 
 __device__ __forceinline__ void init_ring(const Shared& shared, int slots) {
+#pragma unroll 1
     for (int slot = 0; slot < slots; ++slot) {
         asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(address(shared.full + slot)));
-        asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address(shared.empty + slot)), "n"(kStageUnits));
+        const unsigned empty = address(shared.empty + slot);
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(empty), "n"(32 * kStageUnits));
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
@@ -189,11 +194,11 @@ __device__ __forceinline__ void init_ring(const Shared& shared, int slots) {
 // every other access of the SM behind it.
 __device__ __forceinline__ void stream_weights(const unsigned char* weights, const Shape& shape, const Ring& plan,
                                                const Shared& shared) {
-    const int stages = shape.stages(), stage_bytes = kStageUnits * shape.unit_bytes();
-    const unsigned char* source = weights + static_cast<long long>(blockIdx.x) * shape.tiles * shape.groups * shape.unit_bytes();
-    int left = shape.units() * shape.unit_bytes(), slot = 0, landed = 0;
+    const int unit_bytes = shape.unit_bytes(), stages = shape.stages(), stage_bytes = kStageUnits * unit_bytes;
+    const unsigned char* source = weights + static_cast<long long>(blockIdx.x) * shape.tiles * shape.groups * unit_bytes;
+    int left = shape.units() * unit_bytes, slot = 0, landed = 0;
     unsigned empty_phase = 1, landed_phase = 0;  // a fresh barrier counts as having passed phase 1
-    if (stages <= plan.early) let_next_kernel_start();
+#pragma unroll 1
     for (int stage = 0; stage < stages; ++stage) {
         wait_barrier(shared.empty + slot, empty_phase);
         if (stage >= plan.window) {
@@ -209,16 +214,16 @@ __device__ __forceinline__ void stream_weights(const unsigned char* weights, con
             : "memory");
         left -= bytes;
         if (++slot == plan.slots) slot = 0, empty_phase ^= 1;
-        if (stage + 1 == stages - plan.early) let_next_kernel_start();
     }
 }
 
 // ---- One unit: 32 rows times 128 columns ----
 
 // c += a * b on the tensor cores: 16 rows by 32 columns of int8, times 8 columns of int8, in int32.
-__device__ __forceinline__ void multiply_add(int (&c)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0,
-                                             unsigned b1) {
-    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+__device__ __forceinline__ void multiply_add(int (&c)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3,
+                                             unsigned b0, unsigned b1) {
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
         : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
         : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
@@ -254,9 +259,10 @@ struct LaneRows {
     }
 };
 
-// sums[i] += row i of the unit times the group; arrives at `empty` as soon as the unit is in registers.
-__device__ __forceinline__ void multiply_unit(const unsigned char* unit, const LaneRows& rows, const unsigned char* activation,
-                                              float activation_scale, unsigned long long* empty, float (&sums)[4]) {
+// sums[i] += row i of the unit times the group. Every lane arrives at `empty` as soon as its bytes are in registers.
+__device__ __forceinline__ void multiply_unit(const unsigned char* unit, const LaneRows& rows,
+                                              const unsigned char* activation, float activation_scale,
+                                              unsigned long long* empty, float (&sums)[4]) {
     const int lane = threadIdx.x % 32;
     uint4 words[4];
     float scales[4];
@@ -266,8 +272,7 @@ __device__ __forceinline__ void multiply_unit(const unsigned char* unit, const L
     for (int i = 0; i < 4; ++i) scales[i] = to_float(*reinterpret_cast<const Half*>(unit + rows.scales[i]));
     const unsigned char* start = activation + lane % 4 * 32 + lane / 4 % 2 * 16;
     const uint4 right[2] = {*reinterpret_cast<const uint4*>(start), *reinterpret_cast<const uint4*>(start + 128)};
-    __syncwarp();
-    if (lane == 0) asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address(empty)) : "memory");
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address(empty)) : "memory");
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
         const int2 exact = multiply_rows(words[2 * i], words[2 * i + 1], right);
@@ -284,15 +289,17 @@ __device__ __forceinline__ void multiply_units(const Shape& shape, const Ring& p
     const LaneRows rows(shape.rows);
     int slot = warp / kStageUnits, group = warp;
     unsigned phase = 0;
-    while (slot >= plan.slots) slot -= plan.slots, phase ^= 1;
+#pragma unroll 1
     for (int tile = 0; tile < shape.tiles; ++tile, group -= shape.groups) {
         float sums[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+#pragma unroll 1
         for (; group < shape.groups; group += kWarps) {
+            if (slot >= plan.slots) slot -= plan.slots, phase ^= 1;
             wait_barrier(shared.full + slot, phase);
             const unsigned char* unit = shared.ring + (slot * kStageUnits + warp % kStageUnits) * unit_bytes;
-            multiply_unit(unit, rows, shared.activation + group * kGroupBytes, shared.scales[group], shared.empty + slot, sums);
+            multiply_unit(unit, rows, shared.activation + group * kGroupBytes, shared.scales[group],
+                          shared.empty + slot, sums);
             slot += kWarps / kStageUnits;
-            while (slot >= plan.slots) slot -= plan.slots, phase ^= 1;
         }
         // The four lanes of a row hold equal sums: lane 4 g + t stores that of row g + 8 t.
         const int t = lane % 4;
@@ -301,24 +308,74 @@ __device__ __forceinline__ void multiply_units(const Shape& shape, const Ring& p
     }
 }
 
-// The sum of row `i` of the block over all warps, always in the same order.
-__device__ __forceinline__ float sum_row(const Shape& shape, const Shared& shared, int i) {
-    const float* part = shared.partial + i / shape.rows * kWarps * kUnitRows + i % shape.rows;
+// Epilogues count rows as places: row r of tile t is place kUnitRows * t + r. -1: this place has no row of the matrix.
+__device__ __forceinline__ int row_at(const Shape& shape, int place) {
+    const int tile = place / kUnitRows, row = place % kUnitRows;
+    const int global = shape.first_row() + tile * shape.rows + row;
+    return row < shape.rows && global < shape.n ? global : -1;
+}
+
+// The sum of the row at a place over all warps, always in the same order.
+__device__ __forceinline__ float sum_warps(const Shared& shared, int place) {
+    const float* part = shared.partial + place / kUnitRows * kWarps * kUnitRows + place % kUnitRows;
     float sum = 0.0f;
 #pragma unroll
     for (int warp = 0; warp < kWarps; ++warp) sum += part[warp * kUnitRows];
     return sum;
 }
 
+// ---- A long row, shared by the blocks of a cluster ----
+
+// All threads of all its blocks that have not ended. What they wrote before can be read after.
+__device__ __forceinline__ void sync_cluster() {
+    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+// The same, without a promise about memory.
+__device__ __forceinline__ void meet_in_cluster() {
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+}
+
+// The float at this place of the shared memory of another block of the cluster.
+__device__ __forceinline__ float load_from_block(const float* place, int block) {
+    unsigned there;
+    float value;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address(place)), "r"(block));
+    asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(value) : "r"(there) : "memory");
+    return value;
+}
+
+// Leaves the sums of all parts in `joined` of the first block, added in their order.
+__device__ __forceinline__ void join_parts(const Shape& shape, const Shared& shared) {
+#pragma unroll 1
+    for (int place = threadIdx.x; place < shape.places(); place += kThreads)
+        shared.own[place] = sum_warps(shared, place);
+    sync_cluster();
+#pragma unroll 1
+    for (int place = threadIdx.x; shape.part() == 0 && place < shape.places(); place += kThreads) {
+        float sum = 0.0f;
+#pragma unroll 1
+        for (int part = 0; part < shape.parts; ++part) sum += load_from_block(shared.own + place, part);
+        shared.joined[place] = sum;  // the epilogue reads it in the same thread
+    }
+    meet_in_cluster();  // nobody ends while another still reads its memory
+}
+
+__device__ __forceinline__ float sum_row(const Shape& shape, const Shared& shared, int place) {
+    return shape.parts == 1 ? sum_warps(shared, place) : shared.joined[place];
+}
+
 // ---- The kernel's body; Epilogue says what becomes of the sums ----
 
-template <bool kNorm, typename Input, typename Epilogue>
+// kBatch: groups that a warp quantizes at a time.
+template <bool kNorm, int kBatch, typename Input, typename Epilogue>
 __device__ __forceinline__ void gemv(const unsigned char* weights, const Input* x, const float* norm, float eps,
                                      const Shape& shape, const Ring& plan, Epilogue epilogue) {
     extern __shared__ __align__(128) unsigned char memory[];
     const Shared shared(memory, shape, plan);
     if (threadIdx.x == kThreads) init_ring(shared, plan.slots);
     __syncthreads();
+    let_next_kernel_start();  // its blocks come as soon as ours leave room, and wait themselves
     if (threadIdx.x >= kThreads) {
         if (threadIdx.x == kThreads) stream_weights(weights, shape, plan, shared);
         return;
@@ -327,9 +384,13 @@ __device__ __forceinline__ void gemv(const unsigned char* weights, const Input* 
         asm volatile("prefetch.global.L2 [%0];" ::"l"(norm + 32 * threadIdx.x));
     wait_for_previous_kernel();
     epilogue.prepare(shape);
-    quantize_activation<kNorm>(x, norm, shape.groups, shared);
+    if (!shape.units()) return;
+    quantize_activation<kNorm, kBatch>(x + shape.part() * shape.groups * kGroup, norm, shape.groups, shared);
+    // Warps whose groups are the same in every tile multiply what they quantized themselves: they need not meet.
+    if (shape.tiles == 1 || shape.groups % kWarps == 0) __syncwarp();
+    else sync_multipliers();
+    multiply_units(shape, plan, shared);
     sync_multipliers();
-    if (shape.units()) multiply_units(shape, plan, shared);
-    sync_multipliers();
-    if (shape.units()) epilogue.finish(shape, shared, inverse_rms<kNorm>(shared, shape.groups, eps));
+    if (shape.parts > 1) join_parts(shape, shared);
+    if (shape.part() == 0) epilogue.finish(shape, shared, inverse_rms<kNorm>(shared, shape.groups, eps));
 }
