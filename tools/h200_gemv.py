@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from lab_engine.errors import RecordingError
+from lab_engine.errors import NanoqwenError, RecordingError
 from tools import h200_gemv_ncu, h200_machine
 from tools.h200_gemv_code import code
 
@@ -55,7 +55,7 @@ class Stage:
 def record() -> tuple[dict[str, Any], dict[str, int]]:
     """Take the recording on this machine: its data, and the clocks while the rung `rows` runs.
 
-    NanoqwenError, and no data, where a product is wrong. What compute-sanitizer finds is written as it is.
+    A rung whose product is wrong, at any shape, is left out. What compute-sanitizer finds is written as it is.
     """
     from lab_engine import gemv_gpu
     from lab_engine.config import QWEN2_5_CODER
@@ -76,10 +76,8 @@ def record() -> tuple[dict[str, Any], dict[str, int]]:
         "peer": peer(stages),
     }
     say("edges, bandwidth, peer")
-    us = {}
-    for name in RUNGS:
-        us[name] = {stage.name: rung_times(name, stage) for stage in stages.values()}
-        say(f"{name}: {us[name]}")
+    us = _without_wrong(RUNGS, lambda name: {stage.name: rung_times(name, stage) for stage in stages.values()})
+    say(f"rungs: {us}")
     clocks = clocks_under_load(stages[h200_gemv_ncu.STAGE])
     data["parts"] = parts()
     say("parts")
@@ -87,15 +85,26 @@ def record() -> tuple[dict[str, Any], dict[str, int]]:
     profiles = h200_gemv_ncu.profile(typical)
     say("ncu")
     with ThreadPoolExecutor(1) as pool:  # nothing is timed any more
-        checked = pool.submit(checks, tuple(RUNGS))
-        rest = {name: {"error": errors(name), **code(name, typical, multiprocessors())} for name in RUNGS}
+        checked = pool.submit(checks, tuple(us))
+        rest = _without_wrong(us, lambda name: {"error": errors(name), **code(name, typical, multiprocessors())})
         say("errors, code")
+        found = checked.result()
         data["rungs"] = {
-            name: {"us": us[name], **rest[name], **found, "ncu": profiles.get(name)}
-            for name, found in checked.result().items()
+            name: {"us": us[name], **one, **found[name], "ncu": profiles.get(name)} for name, one in rest.items()
         }
     say("compute-sanitizer")
     return data, clocks
+
+
+def _without_wrong(names: Iterable[str], measure: Callable[[str], Any]) -> dict[str, Any]:
+    """What `measure` gives for each rung; one that is wrong or cannot run is said on stdout and left out."""
+    found = {}
+    for name in names:
+        try:
+            found[name] = measure(name)
+        except NanoqwenError as error:
+            print(f"{name} is left out: {error}", flush=True)
+    return found
 
 
 def shapes() -> dict[str, tuple[int, int]]:

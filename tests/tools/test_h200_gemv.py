@@ -154,6 +154,16 @@ def test_a_sanitizer_that_gives_no_count_is_written_with_its_words(monkeypatch):
     assert h200_gemv.checks(["rows"])["rows"]["memcheck"] == "memcheck of rows: not found"
 
 
+def test_a_rung_that_is_wrong_is_left_out_and_said(capsys):
+    def measure(name: str) -> int:
+        if name == "ring":
+            raise RecordingError("ring: wrong by 1.0e-01")
+        return len(name)
+
+    assert h200_gemv._without_wrong(("rows", "ring"), measure) == {"rows": 4}
+    assert "ring is left out: ring: wrong by" in capsys.readouterr().out
+
+
 def test_another_gpu_is_refused_before_anything_runs(monkeypatch):
     monkeypatch.setattr(h200_machine, "nvidia_smi", lambda *_: ["NVIDIA H100"])
     with pytest.raises(RecordingError, match="device NVIDIA H100: expected an NVIDIA H200"):
