@@ -45,8 +45,7 @@ class Kernels:
 
     def __init__(self, source: str, defines: Mapping[str, int] | None = None) -> None:
         self.source = source
-        self._code = _load(source, arch(), tuple(sorted((defines or {}).items())))
-        self._allowed: dict[str, int] = {}
+        self._code, self._allowed = _load(source, arch(), tuple(sorted((defines or {}).items())))
 
     def launch(
         self,
@@ -121,13 +120,14 @@ def _torch() -> Any:
 
 
 @cache
-def _load(source: str, gpu: str, defines: tuple[tuple[str, int], ...]) -> Any:
+def _load(source: str, gpu: str, defines: tuple[tuple[str, int], ...]) -> tuple[Any, dict[str, int]]:
+    """The code, and the shared memory that each of its kernels may have: a setting of the code, whoever launches it."""
     cubin = compile_cubin(source, gpu, dict(defines))
     from cuda.core import Device, ObjectCode
 
     _torch().cuda.init()
     Device().set_current()  # PyTorch's own context: both use the primary one
-    return ObjectCode.from_cubin(cubin)
+    return ObjectCode.from_cubin(cubin), {}
 
 
 def _argument(value: Tensor | float | None) -> Any:
