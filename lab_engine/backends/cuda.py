@@ -83,14 +83,15 @@ def load_tiles(parts: Sequence[Matrix], sms: int, device: torch.device) -> MmaMa
     packed = _checked(parts)
     chosen = plan(sum(part.shape[0] for part in packed), packed[0].shape[1], sms)
     block_rows = chosen.rows * chosen.tiles
-    block_bytes = chosen.tiles * chosen.groups * chosen.unit_bytes
-    tiles = torch.empty(chosen.blocks, block_bytes, dtype=torch.uint8, device=device)
+    owners = chosen.blocks // chosen.parts  # of other rows: a block, or the blocks that share a long row
+    owner_bytes = chosen.parts * chosen.tiles * chosen.groups * chosen.unit_bytes
+    tiles = torch.empty(owners, owner_bytes, dtype=torch.uint8, device=device)
     step = max(_PIECE_WEIGHTS // (block_rows * chosen.k), 1)
-    for first in range(0, chosen.blocks, step):
+    for first in range(0, owners, step):
         rows = range(first * block_rows, min((first + step) * block_rows, chosen.n))
         words = _joined([part.words for part in packed], rows).to(device)
         scales = _joined([part.scales for part in packed], rows).to(device)
-        tiles[first : first + step] = pack_tiles(words, scales, replace(chosen, n=len(rows))).view(-1, block_bytes)
+        tiles[first : first + step] = pack_tiles(words, scales, replace(chosen, n=len(rows))).view(-1, owner_bytes)
     return MmaMatrix(tiles.flatten(), chosen, torch.zeros(2, dtype=torch.int64, device=device))
 
 

@@ -3,7 +3,7 @@
 // A block owns `tiles` tiles of `rows` rows of W. A unit is one tile times one group of 128 columns: rows * 64 bytes of
 // `value_shuffle` words, row after row, then the rows' fp16 scales, then zeros up to a multiple of 16 bytes. A block's
 // units follow one another, tile after tile, group after group: its whole share is one run of memory in the order in
-// which it is read. Reading order of this file: the activation, the ring, one unit, the sum, the kernel's body.
+// which it is read. Reading order of this file: the activation, the ring, one unit, the sums, long rows, the kernel's body.
 //
 // No cell is added to by two threads: sums run in a fixed order, so every run gives the same bits.
 #pragma once
@@ -27,7 +27,7 @@ __device__ __forceinline__ float to_float(Half bits) {
     return value;
 }
 
-// groups: of one part: a matrix with long rows is cut into `parts` parts of its columns, one for each block of a cluster.
+// groups: of one part. A matrix with long rows is cut into `parts` parts of its columns, one a block of a cluster.
 struct Shape {
     int n, groups, rows, tiles, parts;
 
@@ -39,8 +39,8 @@ struct Shape {
     __device__ int stages() const { return (units() + kStageUnits - 1) / kStageUnits; }
 };
 
-// slots: stages that the ring holds; window: copies in flight at a time, at most slots - kWarps / kStageUnits. A warp goes
-// on by kWarps units, and copies land in any order: with more in flight it could take the bytes of the last round.
+// slots: stages that the ring holds; window: copies in flight at a time, at most slots - kWarps / kStageUnits. A warp
+// goes on by kWarps units, and copies land in any order: with more in flight it could take the bytes of the last round.
 struct Ring {
     int slots, window;
 };
@@ -228,8 +228,8 @@ __device__ __forceinline__ void multiply_add(int (&c)[4], unsigned a0, unsigned 
         : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
-// Four words of two rows that are eight apart, times the group's activation. Lane 4 g + t holds rows g and g + 8 and the
-// weights 32 t to 32 t + 31 of the group. Even columns of b hold high bytes, odd ones low bytes.
+// Four words of two rows that are eight apart, times the group's activation. Lane 4 g + t holds rows g and g + 8 and
+// the weights 32 t to 32 t + 31 of the group. Even columns of b hold high bytes, odd ones low bytes.
 __device__ __forceinline__ int2 multiply_rows(uint4 upper, uint4 lower, const uint4 (&b)[2]) {
     const unsigned up[4] = {upper.x, upper.y, upper.z, upper.w}, down[4] = {lower.x, lower.y, lower.z, lower.w};
     const unsigned right[8] = {b[0].x, b[0].y, b[0].z, b[0].w, b[1].x, b[1].y, b[1].z, b[1].w};
