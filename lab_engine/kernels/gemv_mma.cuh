@@ -3,7 +3,7 @@
 // A block owns `tiles` tiles of `rows` rows of W. A unit is one tile times one group of 128 columns: rows * 64 bytes of
 // `value_shuffle` words, row after row, then the rows' fp16 scales, then zeros up to a multiple of 16 bytes. A block's
 // units follow one another, tile after tile, group after group: its whole share is one run of memory in the order in
-// which it is read. Reading order of this file: the activation, the ring, one unit, the sums, long rows, the kernel's body.
+// which it is read. In this file: the activation, the ring, one unit, the sums, long rows, the kernel's body.
 //
 // No cell is added to by two threads: sums run in a fixed order, so every run gives the same bits.
 #pragma once
@@ -195,7 +195,8 @@ __device__ __forceinline__ void init_ring(const Shared& shared, int slots) {
 __device__ __forceinline__ void stream_weights(const unsigned char* weights, const Shape& shape, const Ring& plan,
                                                const Shared& shared) {
     const int unit_bytes = shape.unit_bytes(), stages = shape.stages(), stage_bytes = kStageUnits * unit_bytes;
-    const unsigned char* source = weights + static_cast<long long>(blockIdx.x) * shape.tiles * shape.groups * unit_bytes;
+    const long long share = static_cast<long long>(shape.tiles) * shape.groups * unit_bytes;
+    const unsigned char* source = weights + blockIdx.x * share;
     int left = shape.units() * unit_bytes, slot = 0, landed = 0;
     unsigned empty_phase = 1, landed_phase = 0;  // a fresh barrier counts as having passed phase 1
 #pragma unroll 1
