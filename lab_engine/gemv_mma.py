@@ -23,7 +23,7 @@ from lab_engine.gpu import Kernels, multiprocessors
 
 SOURCE = "gemv_mma.cu"
 WARPS, STAGE_UNITS, UNIT_ROWS, PARTS = 16, 8, 32, 2
-"""As in kernels/gemv_mma.cuh: warps that multiply, units of a bulk copy, most rows of a unit, parts of a long row."""
+"""As in kernels/gemv_mma_ring.cuh: warps that multiply, units of a copy, most rows of a unit, parts of a long row."""
 THREADS = 32 * (WARPS + 1)
 FEWEST_ROWS, SHORT_UNIT_BYTES = 8, 1056  # a unit takes a warp the same time, however few its rows
 LONG_ROW = 8192

@@ -23,6 +23,7 @@ SOURCES = tuple(
     f"lab_engine/kernels/{name}"
     for name in (
         "edge.cu gemv_coalesced.cu gemv_dot.cuh gemv_dp4a.cu gemv_index.cuh gemv_lop3.cu gemv_mma.cu gemv_mma.cuh "
+        "gemv_mma_ring.cuh gemv_mma_x.cuh "
         "gemv_naive.cu gemv_prmt.cu gemv_ring.cu gemv_rows.cu gemv_triton.py gemv_x.cuh nibbles.cuh read.cu unpack.cuh"
     ).split()
 )

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from lab_engine.gemv_gpu import GemvToken
     from lab_engine.gemv_token import TokenWeights
 
-SOURCES = tuple(f"lab_engine/kernels/{name}" for name in ("gemv_mma.cu", "gemv_mma.cuh", "nibbles.cuh"))
+SOURCES = tuple(
+    f"lab_engine/kernels/{name}"
+    for name in ("gemv_mma.cu", "gemv_mma.cuh", "gemv_mma_ring.cuh", "gemv_mma_x.cuh", "nibbles.cuh")
+)
 
 DEVICE = "cuda"
 EDGES = {"plain": False, "dependent": True}

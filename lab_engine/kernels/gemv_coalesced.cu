@@ -4,9 +4,6 @@
 //   words (n, k / 8) in `value_shuffle`, scales fp16 (n, k / 128), x fp16 (k) -> y float32 (n)
 #include "gemv_dot.cuh"
 
-// Nibbles 0 to 7 of a `value_shuffle` word hold weights 0 2 4 6 1 3 5 7.
-__device__ constexpr int nibble_of(int weight) { return weight / 2 + weight % 2 * 4; }
-
 __device__ __forceinline__ float dot8_in_c(unsigned word, uint4 piece) {
     const unsigned pairs[4] = {piece.x, piece.y, piece.z, piece.w};
     float part = 0;

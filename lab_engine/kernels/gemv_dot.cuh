@@ -30,6 +30,9 @@ __device__ __forceinline__ unsigned fma2(unsigned a, unsigned b, unsigned c) {
     return result;
 }
 
+// Nibbles 0 to 7 of a `value_shuffle` word hold weights 0 2 4 6 1 3 5 7.
+__device__ constexpr int nibble_of(int weight) { return weight / 2 + weight % 2 * 4; }
+
 // The 16 bytes at `offset` of the packed tensor, four words; and the scale of a row's group.
 __device__ __forceinline__ uint4 load16(const unsigned* __restrict__ words, long long offset) {
     return *reinterpret_cast<const uint4*>(reinterpret_cast<const char*>(words) + offset);

@@ -7,9 +7,6 @@
 // uses four; the rest is used seven loads later, if it is still in a cache.
 #include "gemv_dot.cuh"
 
-// Nibbles 0 to 7 of a `value_shuffle` word hold weights 0 2 4 6 1 3 5 7.
-__device__ constexpr int nibble_of(int weight) { return weight / 2 + weight % 2 * 4; }
-
 extern "C" __global__ void gemv_naive(const unsigned* __restrict__ words, const Half* __restrict__ scales,
                                       const Half* x, float* y, int n, int k) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;

@@ -219,7 +219,7 @@ def test_only_kernels_for_long_rows_hold_code_for_clusters(compiled):
 
 
 def test_the_constants_of_kernel_and_python_agree():
-    source = read_source("gemv_mma.cuh")
+    source = read_source("gemv_mma_ring.cuh")
     for name, value in (
         ("kWarps", gemv_mma.WARPS),
         ("kStageUnits", gemv_mma.STAGE_UNITS),
