@@ -45,7 +45,7 @@ TOOLS = {"memcheck": ("--padding", "65536"), "racecheck": ()}
 KERNELS = "gemv"
 """In the name of every kernel to be watched."""
 
-SECONDS = 80
+SECONDS = 60
 """Of one run of compute-sanitizer: if it takes longer, a kernel hangs."""
 
 _SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+ (?:errors?|hazards?))")

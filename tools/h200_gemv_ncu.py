@@ -18,7 +18,7 @@ from lab_engine.errors import NanoqwenError
 
 STAGE = "gate_up"
 SECTIONS = ("SpeedOfLight", "SchedulerStats", "WarpStateStats")
-SECONDS = 45
+SECONDS = 30
 
 _DRAM = re.compile(r"dram_{1,2}throughput\.avg\.pct_of_peak_sustained_elapsed$")
 _ISSUE = re.compile(r"smsp__issue_active\.avg\.per_cycle_active$")
