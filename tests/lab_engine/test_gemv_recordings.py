@@ -1,0 +1,42 @@
+"""The recordings of lab 03: nothing in them is faster than its bytes allow, wrong, or unseen by compute-sanitizer."""
+
+import pytest
+
+from lab_engine.gemv_ladder import RUNGS
+from lab_engine.recordings import load_recording
+
+LADDER = load_recording("gemv").data
+TOKEN = load_recording("gemv_token").data
+
+
+@pytest.mark.parametrize("name", RUNGS)
+def test_compute_sanitizer_finds_nothing_in_a_rung(name):
+    rung = LADDER["rungs"][name]
+    assert (rung["memcheck"], rung["racecheck"]) == ("0 errors", "0 hazards")
+
+
+@pytest.mark.parametrize("name", RUNGS)
+def test_a_rung_is_right_and_not_faster_than_its_bytes(name):
+    rung = LADDER["rungs"][name]
+    assert 0 < rung["error"]["largest"] <= rung["error"]["tolerance"]
+    assert rung["launch"]["spill_bytes"] == 0
+    for stage, shape in LADDER["shapes"].items():
+        assert rung["us"][stage]["us"] > 1e6 * shape["bytes"] / LADDER["read_bytes_per_second"]
+
+
+def test_parts_of_a_product_add_up_to_what_the_rung_takes_within_a_tenth():
+    for stage, variants in LADDER["parts"].items():
+        for variant, parts in variants.items():
+            whole = LADDER["rungs"]["rows" if variant == "fp16" else variant]["us"][stage]["us"]
+            assert sum(parts.values()) == pytest.approx(whole, rel=0.1)
+
+
+def test_every_form_is_right_at_every_published_shape_and_bit_identical():
+    assert TOKEN["bit_identical"] is True
+    for errors in (*TOKEN["bench_shapes"].values(), *TOKEN["odd_rows"].values()):
+        assert all(0 < error <= TOKEN["tolerance"] for error in errors.values())
+
+
+def test_no_form_of_a_token_is_faster_than_its_bytes():
+    for form in TOKEN["forms"].values():
+        assert form["dependent"]["us"] > 1e6 * form["bytes"] / TOKEN["read_bytes_per_second"]
