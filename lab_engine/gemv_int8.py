@@ -2,8 +2,9 @@
 
     time = launches * (cost of a launch) + quantizing x + reading + unpacking and multiplying
 
-dp4a_separate launches two kernels, the others one. The parts come from the recording `gemv`; errors are computed here
-by the kernels' own arithmetic (`gemv_dp4a.py`) on random weights and a random x.
+dp4a_separate launches two kernels, the others one. Times come from the recording `gemv`: in a CUDA graph of all layers
+a variant takes what its rung took there, and `parts` says how much of it is unpacking. Errors are computed here by the
+kernels' own arithmetic (`gemv_dp4a.py`) on random weights and a random x.
 What breaks the model: launches that hide behind a kernel that still runs. It adds every launch.
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from lab_engine.errors import RecordingError
 from lab_engine.gemv_dp4a import LIMBS
@@ -20,6 +22,8 @@ from lab_engine.recordings import Recording
 
 FP16, SEPARATE = "fp16", "dp4a_separate"
 LAUNCHES = {name: 2 if name == SEPARATE else 1 for name in VARIANTS}
+RUNGS = {name: "rows" if name == FP16 else name for name in VARIANTS}
+"""The rung of the ladder that a variant is."""
 TOKEN = "token"
 """All products of a decode step, one after another."""
 EAGER_US = 5.25
@@ -78,12 +82,14 @@ def trace_int8(recording: Recording) -> Int8Trace:
     """What the recording `gemv` holds about FP16 and INT8; RecordingError names a part that is missing."""
     data = recording.data
     try:
+        # An empty kernel, in the graph with the most calls: the others hold more of what a replay itself costs.
+        node_us = min(parts[FP16]["launch"] for parts in data["parts"].values())
         stages = {
-            stage: StageTimes(1, {name: _work(name, data["parts"][stage][name]) for name in VARIANTS}, errors(one["k"]))
+            stage: StageTimes(1, _works(data, stage, node_us), errors(one["k"]))
             for stage, one in data["shapes"].items()
         }
-        layers, edges = data["layers"], data["edge_us"]
-        launches = {"dependent": edges["dependent"], "graph node": edges["plain"], "eager": EAGER_US}
+        layers = data["layers"]
+        launches = {"dependent": data["edge_us"]["dependent"], "graph node": node_us, "eager": EAGER_US}
     except KeyError as error:
         raise RecordingError(f"recording gemv: no {error} in it; run python3 -m tools.record_h200 gemv") from None
     return Int8Trace(stages | {TOKEN: _token(stages, layers)}, launches)
@@ -106,8 +112,16 @@ def errors(k: int) -> dict[str, float]:
     return {name: relative_error(y, expected) for name, y in found.items()}
 
 
-def _work(name: str, parts: Mapping[str, float]) -> Work:
-    return Work(LAUNCHES[name], parts["quantize"], parts["read"], parts["unpack"])
+def _works(data: Mapping[str, Any], stage: str, node_us: float) -> dict[str, Work]:
+    """Parts that add up to the recorded time of each rung. Reading is the same for all; quantizing is what is left."""
+    unpack = {name: data["parts"][stage][name]["unpack"] for name in VARIANTS}
+    left = {
+        name: data["rungs"][RUNGS[name]]["us"][stage]["us"] - LAUNCHES[name] * node_us - unpack[name]
+        for name in VARIANTS
+    }
+    return {
+        name: Work(LAUNCHES[name], max(0.0, left[name] - left[FP16]), left[FP16], unpack[name]) for name in VARIANTS
+    }
 
 
 def _token(stages: Mapping[str, StageTimes], layers: int) -> StageTimes:

@@ -1,6 +1,6 @@
 """The made-up recording `gemv` with all its parts, like those of an H200; in lm_head the separate kernel never wins."""
 
-from lab_engine.gemv_int8 import VARIANTS
+from lab_engine.gemv_int8 import LAUNCHES, RUNGS, VARIANTS
 from lab_engine.recordings import Recording
 from tests.lab_engine.gemv_recording import SHAPES, gemv_recording
 
@@ -25,4 +25,7 @@ def int8_recording() -> Recording:
         }
         for stage in SHAPES
     }
+    for stage in SHAPES:
+        for name, us in zip(VARIANTS, PARTS_US[stage], strict=True):
+            recording.data["rungs"][RUNGS[name]]["us"][stage]["us"] = LAUNCHES[name] * EDGE + sum(us)
     return recording

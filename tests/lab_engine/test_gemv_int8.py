@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab_engine.gemv_int8 import EAGER_US, LAUNCHES, TOKEN, VARIANTS, StageTimes, Work, errors, trace_int8
+from lab_engine.gemv_int8 import EAGER_US, LAUNCHES, RUNGS, TOKEN, VARIANTS, StageTimes, Work, errors, trace_int8
+from lab_engine.recordings import load_recording
 from tests.lab_engine.int8_recording import EDGE, PARTS_US, int8_recording
 
 us = st.floats(0, 100)
@@ -54,3 +55,12 @@ def test_errors_of_a_small_and_a_large_product():
         assert 1e-4 < found["fp16"] < 1e-3
         assert 2e-3 < found["dp4a_fused"] == found["dp4a_separate"] < 2e-2
         assert found["dp4a_limbs"] < 1e-4
+
+
+def test_in_a_graph_every_variant_takes_what_its_rung_was_recorded_to_take():
+    recording = load_recording("gemv")
+    trace = trace_int8(recording)
+    for stage in recording.data["shapes"]:
+        for name, work in trace.stages[stage].work.items():
+            recorded = recording.data["rungs"][RUNGS[name]]["us"][stage]["us"]
+            assert work.time(trace.launches["graph node"]) == pytest.approx(recorded, rel=2e-3)

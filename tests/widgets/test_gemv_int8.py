@@ -58,7 +58,7 @@ def test_the_even_preset_stands_on_the_crossover_and_a_side_of_it_has_a_winner(p
 
 def test_a_crossover_off_the_axis_leaves_the_preset_at_a_graph_node():
     recording = int8_recording()
-    recording.data["parts"]["down"]["dp4a_separate"]["quantize"] = 9.0
+    recording.data["rungs"]["dp4a_separate"]["us"]["down"]["us"] += 9.0
     playground = Int8Times(recording, preset="where they are even")
     assert playground.launch == EDGE
     assert playground.sentence.endswith("separate never wins")
@@ -99,8 +99,8 @@ def test_a_setting_that_is_not_there_is_refused(state, words):
 
 def test_a_recording_without_a_part_is_refused_by_name():
     recording = int8_recording()
-    del recording.data["parts"]["o"]["dp4a_limbs"]["read"]
-    with pytest.raises(RecordingError, match="no 'read' in it"):
+    del recording.data["parts"]["o"]["dp4a_limbs"]["unpack"]
+    with pytest.raises(RecordingError, match="no 'unpack' in it"):
         Int8Times(recording)
 
 
