@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 
 from lab_engine.errors import NanoqwenError, ToolchainError
 from lab_engine.sass import SassLine, compile_cubin, disassemble
@@ -78,12 +79,15 @@ def rung_listing(name: str) -> tuple[SassLine, ...]:
 
 
 def rung_cubin(name: str) -> bytes:
-    """The machine code of a rung's source, compiled for Hopper now."""
+    """The machine code of a rung's source, compiled for Hopper now; a source once a process."""
     if name.startswith("triton_"):
         return _triton_cubin(name)
     from lab_engine.gemv_ladder import RUNGS
 
-    return compile_cubin(RUNGS[name].source)
+    return _cuda_cubin(RUNGS[name].source)
+
+
+_cuda_cubin = cache(compile_cubin)
 
 
 def inner_loop(listing: Sequence[SassLine], opcode: str, weights: Fraction) -> InnerLoop:
