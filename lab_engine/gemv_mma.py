@@ -19,6 +19,7 @@ from torch import Tensor
 
 from lab_engine.config import GROUP
 from lab_engine.errors import NanoqwenError
+from lab_engine.gemv_ladder import ALIGNMENT, check_matrix, check_x
 from lab_engine.gpu import Kernels, multiprocessors
 
 SOURCE = "gemv_mma.cu"
@@ -163,20 +164,20 @@ class MmaMatrix:
 
 def plain(x: Tensor, matrix: MmaMatrix, y: Tensor, dependent: bool = False) -> None:
     """y = W x. x: float16 (k,), y: float32 (n,)."""
-    _launch("gemv_plain", matrix, (_input(x, matrix, torch.float16), _output(y, matrix.plan.n)), dependent)
+    _launch("gemv_plain", matrix, (_input(x, matrix, torch.float16), _checked("y", y, matrix.plan.n)), dependent)
 
 
 def qkv(
     x: Tensor, norm: Tensor, eps: float, matrix: MmaMatrix, bias: Tensor, y: Tensor, dependent: bool = False
 ) -> None:
     """y = W RMSNorm(x) + bias. x, norm: float32 (k,); bias, y: float32 (n,)."""
-    size = matrix.plan.n
-    _launch("gemv_qkv", matrix, (*_normed(x, norm, eps, matrix), _output(bias, size), _output(y, size)), dependent)
+    rows = (_checked("bias", bias, matrix.plan.n), _checked("y", y, matrix.plan.n))
+    _launch("gemv_qkv", matrix, (*_normed(x, norm, eps, matrix), *rows), dependent)
 
 
 def o(x: Tensor, matrix: MmaMatrix, h: Tensor, dependent: bool = False) -> None:
     """h += W x. x: float32 (k,), h: float32 (n,)."""
-    _launch("gemv_residual", matrix, (_input(x, matrix), _output(h, matrix.plan.n)), dependent)
+    _launch("gemv_residual", matrix, (_input(x, matrix), _checked("h", h, matrix.plan.n)), dependent)
 
 
 down = o
@@ -185,23 +186,30 @@ down = o
 
 def gate_up(x: Tensor, norm: Tensor, eps: float, matrix: MmaMatrix, y: Tensor, dependent: bool = False) -> None:
     """y = silu(gate) * up, of W RMSNorm(x), whose rows are gate and up in turn. x, norm: float32 (k,), y: (n / 2,)."""
-    _launch("gemv_gate_up", matrix, (*_normed(x, norm, eps, matrix), _output(y, matrix.plan.n // 2)), dependent)
+    y = _checked("y", y, matrix.plan.n // 2)
+    _launch("gemv_gate_up", matrix, (*_normed(x, norm, eps, matrix), y), dependent)
 
 
 def lm_head(
     x: Tensor, norm: Tensor, eps: float, matrix: MmaMatrix, logits: Tensor, best: Tensor, dependent: bool = False
 ) -> None:
     """logits = W RMSNorm(x), float32 (n,). best int64 (1,): the largest's token, the lowest of equals, NaN first."""
-    outputs = (_output(logits, matrix.plan.n), _checked("best", best, 1, torch.int64), matrix.scratch)
+    outputs = (_checked("logits", logits, matrix.plan.n), _checked("best", best, 1, torch.int64), matrix.scratch)
     _launch("gemv_lm_head", matrix, (*_normed(x, norm, eps, matrix), *outputs), dependent)
 
 
 def load_plain(words: Tensor, scales: Tensor) -> Callable[[Tensor], Tensor]:
-    """Rung 7 of the ladder: the result takes x float16 (k,) on the GPU and gives y float32 (n,), capturable."""
+    """Rung 7 of the ladder: takes x float16 (k,) on the GPU, returns a new y float32 (n,), can be captured.
+
+    words int32 (n, k / 8) in `value_shuffle`, scales float16 (n, k / 128), on the GPU. NanoqwenError for another
+    shape, dtype, device or memory order, of the matrix here and of x at every call.
+    """
+    n, k = check_matrix(words, scales)
     matrix = MmaMatrix.of(words, scales)
-    y = torch.empty(matrix.plan.n, device=words.device)
 
     def multiply(x: Tensor) -> Tensor:
+        check_x(x, k, matrix.tiles)
+        y = torch.empty(n, dtype=torch.float32, device=x.device)
         plain(x, matrix, y)
         return y
 
@@ -233,22 +241,27 @@ def _launch(name: str, matrix: MmaMatrix, arguments: tuple[Tensor | float, ...],
 def _normed(x: Tensor, norm: Tensor, eps: float, matrix: MmaMatrix) -> tuple[Tensor, Tensor, float]:
     if matrix.plan.parts > 1:
         raise NanoqwenError(f"rows of {matrix.plan.k} weights: a product with a norm takes at most {LONG_ROW}")
-    return _input(x, matrix), _checked("norm", norm, matrix.plan.k), float(eps)
+    return _input(x, matrix), _aligned("norm", _checked("norm", norm, matrix.plan.k)), float(eps)
 
 
 def _input(x: Tensor, matrix: MmaMatrix, dtype: torch.dtype = torch.float32) -> Tensor:
-    return _checked("x", x, matrix.plan.k, dtype)
-
-
-def _output(y: Tensor, size: int) -> Tensor:
-    return _checked("vector of rows", y, size)
+    return _aligned("x", _checked("x", x, matrix.plan.k, dtype))
 
 
 def _checked(what: str, vector: Tensor, size: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    """The vector, if it is on the GPU, contiguous, aligned to 16 bytes where it is long, and of this size and dtype."""
-    if vector.shape != (size,) or vector.dtype != dtype or not vector.is_contiguous() or not vector.is_cuda:
-        found = f"{vector.dtype} {tuple(vector.shape)} on {vector.device}, strides {vector.stride()}"
-        raise NanoqwenError(f"{what}: found {found}; expected contiguous {dtype} ({size},) on the GPU")
+    """The vector, if it is on the GPU, contiguous, and of this size and dtype."""
+    if tuple(vector.shape) != (size,) or vector.dtype != dtype or not vector.is_cuda:
+        found = f"{tuple(vector.shape)} {vector.dtype} on {vector.device}"
+        raise NanoqwenError(f"{what}: found {found}, expected {(size,)} {dtype} on the GPU")
+    if not vector.is_contiguous():
+        raise NanoqwenError(f"{what}: expected contiguous memory; pass {what}.contiguous()")
+    return vector
+
+
+def _aligned(what: str, vector: Tensor) -> Tensor:
+    """The vector, if a thread can load four of its numbers at once; those that kernels write may begin anywhere."""
+    if past := vector.data_ptr() % ALIGNMENT:
+        raise NanoqwenError(f"{what}: starts {past} bytes past a multiple of {ALIGNMENT}; pass {what}.clone()")
     return vector
 
 
@@ -256,4 +269,4 @@ def _check_matrix(words: Tensor, scales: Tensor, plan: Plan) -> None:
     expected = ((plan.n, plan.k // 8), torch.int32), ((plan.n, plan.k // GROUP), torch.float16)
     for what, part, (shape, dtype) in zip(("words", "scales"), (words, scales), expected, strict=True):
         if part.shape != shape or part.dtype != dtype:
-            raise NanoqwenError(f"{what}: found {part.dtype} {tuple(part.shape)}; expected {dtype} {shape}")
+            raise NanoqwenError(f"{what}: found {tuple(part.shape)} {part.dtype}, expected {shape} {dtype}")

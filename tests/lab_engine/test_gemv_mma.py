@@ -113,18 +113,99 @@ def test_a_matrix_that_has_no_whole_groups_is_refused(size):
 def test_words_and_scales_that_do_not_fit_the_plan_are_refused():
     words, scales = random_matrix(4, 256)
     one = plan(4, 256, 1)
-    with pytest.raises(NanoqwenError, match=r"words: found torch.int64"):
+    with pytest.raises(NanoqwenError, match=r"words: found \(4, 32\) torch.int64, expected \(4, 32\) torch.int32"):
         pack_tiles(words.long(), scales, one)
-    with pytest.raises(NanoqwenError, match=r"scales: found .*\(3, 2\); expected torch.float16 \(4, 2\)"):
+    with pytest.raises(NanoqwenError, match=r"scales: found \(3, 2\) torch.float16, expected \(4, 2\)"):
         pack_tiles(words, scales[:3], one)
 
 
+def tiles_of(n, k):
+    words, scales = random_matrix(n, k)
+    one = plan(n, k, 1)
+    return gemv_mma.MmaMatrix(pack_tiles(words, scales, one), one, torch.zeros(2, dtype=torch.int64))
+
+
 def test_a_vector_that_is_not_on_the_gpu_is_refused():
-    words, scales = random_matrix(4, 256)
-    one = plan(4, 256, 1)
-    matrix = gemv_mma.MmaMatrix(pack_tiles(words, scales, one), one, torch.zeros(2, dtype=torch.int64))
-    with pytest.raises(NanoqwenError, match=r"x: found torch.float32 \(256,\) on cpu.* expected .*float16"):
-        gemv_mma.plain(torch.zeros(256), matrix, torch.zeros(4))
+    with pytest.raises(NanoqwenError, match=r"x: found \(256,\) torch.float32 on cpu, expected .*float16 on the GPU"):
+        gemv_mma.plain(torch.zeros(256), tiles_of(4, 256), torch.zeros(4))
+
+
+# Launches, on a stand-in for the GPU
+
+
+@pytest.fixture
+def launched(monkeypatch):
+    """The arguments of each launch; every tensor says that it is on the GPU, and the first output becomes W x."""
+    calls = []
+
+    class StandIn:
+        def launch(self, name, grid, threads, tiles, x, y, *_, **__):
+            del grid, threads
+            calls.append((name, x, y))
+            if name == "gemv_plain":
+                words, scales = unpack_tiles(tiles, plan(len(y), len(x), 1))
+                y.copy_(dequantize(unpack_words(words), scales) @ x.float())
+
+    monkeypatch.setattr(torch.Tensor, "is_cuda", True)
+    monkeypatch.setattr(gemv_mma, "kernels", StandIn)
+    monkeypatch.setattr(gemv_mma, "multiprocessors", lambda: 1)
+    return calls
+
+
+def test_every_call_of_the_rung_gives_a_y_of_its_own(launched):
+    words, scales = random_matrix(6, 256)
+    dense = dequantize(unpack_words(words), scales).double()
+    multiply = gemv_mma.load_plain(words, scales)
+    vectors = torch.randn(2, 256, generator=torch.Generator().manual_seed(1)).half()
+    found = [multiply(x) for x in vectors]
+    for x, y in zip(vectors, found, strict=True):
+        assert (y.dtype, tuple(y.shape)) == (torch.float32, (6,))
+        assert torch.allclose(y.double(), dense @ x.double(), atol=1e-4)
+    assert [name for name, *_ in launched] == ["gemv_plain"] * 2
+
+
+def past(vector, elements):
+    """The same numbers, so many elements past a multiple of 16 bytes."""
+    room = torch.zeros(len(vector) + elements, dtype=vector.dtype)
+    return room[elements:].copy_(vector)
+
+
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        (torch.zeros(255).half(), r"x: found \(255,\) torch.float16 on cpu, expected \(256,\) torch.float16"),
+        (torch.zeros(256), r"x: found \(256,\) torch.float32"),
+        (torch.zeros(512).half()[::2], r"x: expected contiguous memory; pass x.contiguous\(\)"),
+        (past(torch.zeros(256).half(), 3), r"x: starts 6 bytes past a multiple of 16; pass x.clone\(\)"),
+    ],
+)
+def test_an_x_that_the_rung_would_misread_is_refused(launched, x, message):
+    with pytest.raises(NanoqwenError, match=message):
+        gemv_mma.load_plain(*random_matrix(6, 256))(x)
+    with pytest.raises(NanoqwenError, match=message):
+        gemv_mma.plain(x, tiles_of(6, 256), torch.zeros(6))
+    assert not launched
+
+
+def test_a_matrix_that_the_rung_would_misread_is_refused(launched):
+    words, scales = random_matrix(6, 256)
+    with pytest.raises(NanoqwenError, match=r"scales: found \(6, 2\) torch.float32 on cpu, expected \(6, 2\)"):
+        gemv_mma.load_plain(words, scales.float())
+    with pytest.raises(NanoqwenError, match=r"words: expected contiguous memory; pass words.contiguous\(\)"):
+        gemv_mma.load_plain(words.T.contiguous().T, scales)
+
+
+def test_what_threads_load_by_four_numbers_begins_at_a_multiple_of_16_bytes_and_what_they_write_anywhere(launched):
+    vector, shifted, matrix = torch.zeros(256), past(torch.zeros(256), 1), tiles_of(8, 256)
+    with pytest.raises(NanoqwenError, match="x: starts 4 bytes past"):
+        gemv_mma.o(shifted, matrix, torch.zeros(8))
+    with pytest.raises(NanoqwenError, match="norm: starts 4 bytes past"):
+        gemv_mma.qkv(vector, shifted, 1e-6, matrix, torch.zeros(8), torch.zeros(8))
+    y = past(torch.zeros(8), 1)
+    with pytest.raises(NanoqwenError, match=r"h: found \(8,\) torch.float16 on cpu, expected \(8,\) torch.float32"):
+        gemv_mma.o(vector, matrix, y.half())
+    gemv_mma.o(vector, matrix, y)
+    assert launched == [("gemv_residual", vector, y)]
 
 
 # The arithmetic of the kernel, in NumPy
