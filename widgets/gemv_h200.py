@@ -73,6 +73,35 @@ def token_table(recording: Recording, bandwidth: float) -> Table:
     return Table("A token's products of the 7B, on the H200", columns, tuple(rows), _badge(recording), note)
 
 
+_WAITS = {
+    "long_scoreboard": "a load from memory",
+    "short_scoreboard": "a load from shared memory",
+    "not_selected": "nothing: another warp was chosen",
+    "math_pipe_throttle": "a unit that computes",
+    "lg_throttle": "room for one more load",
+    "barrier": "the other warps",
+    "wait": "the instruction before",
+}
+"""Nsight Compute's stall reasons (Kernel Profiling Guide, "Warp Stall Reasons"), in the lab's words."""
+
+
+def profile_table(recording: Recording) -> Table:
+    """What the GPU's own counters say of every rung on gate_up: memory, issue slots, and what warps wait for most.
+
+    A rung that was not profiled has dashes.
+    """
+    rows = []
+    for name, rung in recording.data["rungs"].items():
+        found = rung["ncu"] or {}
+        shares = (found.get(key) for key in ("dram_percent", "issue_percent"))
+        stall = found.get("stall")
+        cells = ("–" if share is None else f"{share:.0f} %" for share in shares)
+        rows.append((name, *cells, "–" if stall is None else _WAITS.get(stall, stall)))
+    columns = ("rung", "memory busy", "clocks with an instruction", "a warp waits mostly for")
+    note = "gate_up, one launch each, by Nsight Compute. Memory busy: of the most that its pins can carry."
+    return Table("What the counters say", columns, tuple(rows), _badge(recording), note)
+
+
 def gpu_here() -> LiveTable:
     """Run the ladder on this machine's GPU, on the 7B's `down`: each rung's error, microseconds and rate."""
     rows: list[tuple[str, ...]] = []

@@ -3,8 +3,8 @@
 from lab_engine import gemv_gpu
 from lab_engine.errors import ToolchainError
 from lab_engine.gemv_ladder import RUNGS
-from lab_engine.recordings import Provenance, Recording
-from widgets.gemv_h200 import STAGES, forms_table, gpu_here, token_table
+from lab_engine.recordings import Provenance, Recording, load_recording
+from widgets.gemv_h200 import STAGES, forms_table, gpu_here, profile_table, token_table
 
 BANDWIDTH = 4.68e12
 BYTES = {"qkv": 8515584, "o": 6623232, "gate_up": 70017024, "down": 35008512, "lm_head": 281018496}
@@ -90,3 +90,15 @@ def test_the_text_is_the_same_on_every_machine(monkeypatch):
     absent = repr(gpu_here())
     monkeypatch.setattr(gemv_gpu, "LadderBench", StandIn)
     assert repr(gpu_here()) == absent
+
+
+def test_the_counters_of_a_rung_are_said_in_words_and_a_missing_profile_is_a_dash():
+    recording = load_recording("gemv")
+    recording.data["rungs"]["ring"]["ncu"] = None
+    recording.data["rungs"]["prmt"]["ncu"] = {"dram_percent": 1.4, "issue_percent": None, "stall": "no_such_reason"}
+    rows = {row[0]: row[1:] for row in profile_table(recording).rows}
+    assert list(rows) == list(RUNGS)
+    found = recording.data["rungs"]["lop3"]["ncu"]
+    assert rows["lop3"] == (f"{found['dram_percent']:.0f} %", f"{found['issue_percent']:.0f} %", "a load from memory")
+    assert rows["ring"] == ("–", "–", "–")
+    assert rows["prmt"] == ("1 %", "–", "no_such_reason")
