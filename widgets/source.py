@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from lab_engine.errors import NanoqwenError
 from lab_engine.kernels import read_source
 
+MOST_LINES = 80
+
 _STYLE = """
 .nl-listing .nl-listing-text pre{font:12px/18px var(--jp-code-font-family,"DejaVu Sans Mono",monospace);white-space:pre;
 overflow-x:auto;color:var(--jp-ui-font-color1,#212121);background:var(--jp-cell-editor-background,#f5f5f5);
@@ -16,7 +18,7 @@ border:1px solid var(--jp-border-color2,#e0e0e0);padding:8px;margin:0}
 
 @dataclass(frozen=True, repr=False)
 class Source:
-    """Draws `text` as it is, line by line; prints as itself."""
+    """Draws `text` as it is, line by line; prints as itself. More than MOST_LINES lines scroll in a box."""
 
     text: str
 
@@ -24,7 +26,8 @@ class Source:
         return self.text
 
     def _repr_html_(self) -> str:
-        pre = f'<pre tabindex="0">{html.escape(self.text)}</pre>'
+        scrolls = ' style="max-height:540px"' if self.text.count("\n") >= MOST_LINES else ""
+        pre = f'<pre tabindex="0"{scrolls}>{html.escape(self.text)}</pre>'
         return f'<style>{_STYLE}</style><div class="nl-listing"><div class="nl-listing-text">{pre}</div></div>'
 
 

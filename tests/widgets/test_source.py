@@ -3,7 +3,7 @@
 import pytest
 
 from lab_engine.errors import NanoqwenError
-from widgets.source import Source, cuda_function
+from widgets.source import MOST_LINES, Source, cuda_function
 
 
 def test_a_function_comes_whole_with_the_comment_above_it():
@@ -26,3 +26,8 @@ def test_a_function_that_is_not_there_is_named():
 def test_a_source_draws_its_text_and_escapes_it():
     assert "a &lt; b" in Source("a < b")._repr_html_()
     assert repr(Source("a < b")) == "a < b"
+
+
+def test_a_long_source_scrolls_in_a_box_and_a_short_one_does_not():
+    assert "max-height" in Source("line\n" * MOST_LINES)._repr_html_()
+    assert "max-height" not in Source("line\n" * (MOST_LINES - 1))._repr_html_()
