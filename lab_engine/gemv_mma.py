@@ -171,8 +171,8 @@ def qkv(
     x: Tensor, norm: Tensor, eps: float, matrix: MmaMatrix, bias: Tensor, y: Tensor, dependent: bool = False
 ) -> None:
     """y = W RMSNorm(x) + bias. x, norm: float32 (k,); bias, y: float32 (n,)."""
-    rows = (_checked("bias", bias, matrix.plan.n), _checked("y", y, matrix.plan.n))
-    _launch("gemv_qkv", matrix, (*_normed(x, norm, eps, matrix), *rows), dependent)
+    inputs, size = _normed(x, norm, eps, matrix), matrix.plan.n
+    _launch("gemv_qkv", matrix, (*inputs, _checked("bias", bias, size), _checked("y", y, size)), dependent)
 
 
 def o(x: Tensor, matrix: MmaMatrix, h: Tensor, dependent: bool = False) -> None:
@@ -186,8 +186,8 @@ down = o
 
 def gate_up(x: Tensor, norm: Tensor, eps: float, matrix: MmaMatrix, y: Tensor, dependent: bool = False) -> None:
     """y = silu(gate) * up, of W RMSNorm(x), whose rows are gate and up in turn. x, norm: float32 (k,), y: (n / 2,)."""
-    y = _checked("y", y, matrix.plan.n // 2)
-    _launch("gemv_gate_up", matrix, (*_normed(x, norm, eps, matrix), y), dependent)
+    inputs = _normed(x, norm, eps, matrix)
+    _launch("gemv_gate_up", matrix, (*inputs, _checked("y", y, matrix.plan.n // 2)), dependent)
 
 
 def lm_head(
