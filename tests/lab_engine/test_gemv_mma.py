@@ -16,6 +16,7 @@ from lab_engine.errors import NanoqwenError, ToolchainError
 from lab_engine.gemv_mma import Plan, interleave, pack_tiles, plan, unpack_tiles
 from lab_engine.int4 import dequantize, unpack_words
 from lab_engine.kernels import read_source
+from tools.h200_gemv_code import resources
 
 SMS = 132
 
@@ -266,8 +267,18 @@ def test_the_largest_sums_stay_exact_in_32_bits():
 
 @pytest.fixture(scope="module")
 def compiled():
+    return _with_tools(sass.disassemble)
+
+
+@pytest.fixture(scope="module")
+def used():
+    return _with_tools(resources)
+
+
+def _with_tools(read):
+    """What `read` finds in the cubin; CI has the tools, elsewhere they may be missing."""
     try:
-        return sass.disassemble(sass.compile_cubin(gemv_mma.SOURCE))
+        return read(sass.compile_cubin(gemv_mma.SOURCE))
     except ToolchainError as error:
         if os.environ.get("CI") and (sys.platform, platform.machine()) == ("linux", "x86_64"):
             raise
@@ -286,6 +297,14 @@ def test_every_form_uses_bulk_copies_barriers_and_tensor_cores_and_spills_nothin
     assert not [
         line for line in compiled[f"gemv_{form}"] if line.opcode.startswith("LDG") and "CONSTANT" in line.opcode
     ]
+
+
+def test_no_kernel_has_local_memory_and_all_of_them_fit_the_registers_of_an_sm(used):
+    """`down` runs a _split form, whose numbers are not in the recording's launch: those are gemv_plain's."""
+    assert set(used) == {f"gemv_{form}" for form in FORMS}
+    for found in used.values():
+        assert found["spill_bytes"] == 0
+        assert 16 <= found["registers"] <= 65536 // gemv_mma.THREADS
 
 
 def test_a_word_is_unpacked_by_two_logic_instructions_and_a_shift(compiled):
