@@ -74,11 +74,6 @@ class Kernels:
         )
         launch(stream, config, self._kernel(name, shared_bytes), *(_argument(value) for value in arguments))
 
-    def resources(self, name: str) -> dict[str, int]:
-        """What a thread of a kernel takes: `registers`, and `spill_bytes` of local memory."""
-        attributes = self._code.get_kernel(name).attributes
-        return {"registers": int(attributes.num_regs), "spill_bytes": int(attributes.local_size_bytes)}
-
     def _kernel(self, name: str, shared_bytes: int) -> Any:
         """The kernel, allowed to have that much dynamic shared memory."""
         kernel = self._code.get_kernel(name)
