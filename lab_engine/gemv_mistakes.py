@@ -108,19 +108,19 @@ def gemv_errors() -> tuple[GemvError, ...]:
     matrices = shipped_matrices()
 
     def entry(mistake: str) -> GemvError:
-        shipped = [relative_error(matrix, mistake) for matrix in matrices]
+        shipped = [mistake_error(matrix, mistake) for matrix in matrices]
         middle = statistics.median(shipped)
         return GemvError(
             mistake,
-            relative_error(plain, mistake),
-            relative_error(searched, mistake),
+            mistake_error(plain, mistake),
+            mistake_error(searched, mistake),
             (min(shipped), middle, max(shipped)),
         )
 
     return tuple(map(entry, GEMV_MISTAKES))
 
 
-def relative_error(packed: Int4Matrix, mistake: str) -> float:
+def mistake_error(packed: Int4Matrix, mistake: str) -> float:
     """|(W' − W) x| / |W x| over many normal x, the same each time."""
     right = packed.float()
     codes, scales = misread_codes(unpack_words(packed.words), packed.scales, mistake)

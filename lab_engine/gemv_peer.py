@@ -74,7 +74,7 @@ def _peer_call(parts: list[Int4Matrix]) -> Work:
     return lambda: multiply(x)
 
 
-def in_turn(stages: Mapping[str, Sequence[Work]]) -> Work:
+def token_work(stages: Mapping[str, Sequence[Work]]) -> Work:
     """The calls of a token in their order: layer by layer, then lm_head."""
     layers = zip(*(stages[stage] for stage in STAGES), strict=True)
     calls = [call for layer in layers for call in layer] + list(stages["lm_head"])

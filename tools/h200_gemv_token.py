@@ -144,11 +144,11 @@ def token_times(weights: TokenWeights, token: GemvToken) -> dict[str, Any]:
 
 def peer(weights: TokenWeights) -> dict[str, Any]:
     """PyTorch's products: of every stage, and of the token."""
-    from lab_engine.gemv_peer import in_turn, peer_stages
+    from lab_engine.gemv_peer import peer_stages, token_work
 
     stages = peer_stages(weights)
     times = {stage: microseconds(calls * (HEADS if stage == "lm_head" else 1)) for stage, calls in stages.items()}
-    return {**times, "token": milliseconds(in_turn(stages))}
+    return {**times, "token": milliseconds(token_work(stages))}
 
 
 def microseconds(calls: Sequence[Callable[[], object]]) -> Mapping[str, float]:

@@ -10,7 +10,7 @@ from lab_engine.bench.result import Measurement
 from lab_engine.config import ModelConfig
 from lab_engine.gemv import gemv_bytes, gemv_shapes
 from lab_engine.gemv_gpu import REPLAYS, TOLERANCE, GemvToken, read_bandwidth, token_errors
-from lab_engine.gemv_peer import NAME, in_turn, peer_stages
+from lab_engine.gemv_peer import NAME, peer_stages, token_work
 from lab_engine.gemv_token import random_hidden, random_weights
 from lab_engine.gpu import replay_seconds
 
@@ -23,7 +23,7 @@ def gemv_token_7b(_: str) -> Measurement:
     token = GemvToken(CudaBackend(QWEN_7B), weights, random_hidden(QWEN_7B, _DEVICE))
     times = replay_seconds(lambda: token.run(dependent=True), REPLAYS)
     errors = token_errors(token, weights)
-    peer = replay_seconds(in_turn(peer_stages(weights)), REPLAYS)
+    peer = replay_seconds(token_work(peer_stages(weights)), REPLAYS)
     num_bytes = token_bytes(QWEN_7B)
     return Measurement(
         value=1e3 * median(times),

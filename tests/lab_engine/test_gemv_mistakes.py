@@ -16,7 +16,7 @@ from lab_engine.gemv_mistakes import (
     gemv,
     gemv_errors,
     group_terms,
-    relative_error,
+    mistake_error,
     request,
     seen_by,
     shipped_matrices,
@@ -125,7 +125,7 @@ def test_the_table_agrees_with_float64_and_the_same_activations(mistake):
     x = torch.randn(256, 1024, generator=torch.Generator().manual_seed(0)).double().numpy()
     right, wrong = (np.stack([by_hand(q, scales, column, m) for column in x.T[:64]]) for m in ("none", mistake))
     sampled = np.linalg.norm(wrong - right) / np.linalg.norm(right)
-    assert relative_error(matrix, mistake) == pytest.approx(sampled, rel=0.15)
+    assert mistake_error(matrix, mistake) == pytest.approx(sampled, rel=0.15)
 
 
 def test_a_missing_correction_is_one_constant_for_all_rows_only_where_scales_are_alike():
