@@ -18,10 +18,10 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from lab_engine.errors import ToolchainError
+from lab_engine.gpu import COLD_BYTES
 from lab_engine.kv_pages import PAGE_SLOTS, pages_for
 
 LAYERS, HEADS, HEAD_DIM = 28, (28, 4), 128  # Qwen2.5-Coder-7B
-COLD_BYTES = 256 << 20  # several times the L2 of any GPU today: an H200 has 60 MB
 SDPA = {
     "any": [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.CUDNN_ATTENTION, SDPBackend.MATH],
     "flash": [SDPBackend.FLASH_ATTENTION],

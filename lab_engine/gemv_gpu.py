@@ -25,14 +25,12 @@ from lab_engine.gemv_token import (
     random_matrix,
     relative_error,
 )
-from lab_engine.gpu import Kernels, median_us, multiprocessors, replay_seconds
+from lab_engine.gpu import COLD_BYTES, REPLAYS, Kernels, median_us, multiprocessors, replay_seconds
 from lab_engine.weights import Int4Matrix, LayerWeights
 
 if TYPE_CHECKING:
     from lab_engine.backends.cuda import CudaBackend
 
-REPLAYS = 51
-COLD_BYTES = 256 << 20  # several times the L2 of any GPU today: an H200 has 60 MB
 TOLERANCE = 1e-3
 """Relative error up to which a stage, and the residual stream after a token, count as right."""
 

@@ -19,6 +19,10 @@ from lab_engine.sass import compile_cubin
 if TYPE_CHECKING:
     from torch import Tensor
 
+REPLAYS = 51
+"""Of each graph that a table or a recording times."""
+COLD_BYTES = 256 << 20
+"""What a graph has to read so that a GPU's L2 holds none of it the next time: several times any L2 of today."""
 STATIC_SHARED_BYTES = 48 * 1024
 """Up to here a block gets dynamic shared memory without being asked twice."""
 
@@ -103,6 +107,16 @@ def replay_seconds(run: Callable[[], object], replays: int) -> list[float]:
 def median_us(seconds: Sequence[float], calls: int) -> float:
     """Microseconds a call."""
     return statistics.median(seconds) / calls * 1e6
+
+
+def median_and_spread(seconds: Sequence[float], calls: int = 1, unit: str = "us", digits: int = 2) -> dict[str, float]:
+    """A call, in "us" or "ms": the median over the replays, and the largest less the smallest.
+
+    >>> median_and_spread([28e-6, 56e-6, 42e-6], calls=14)
+    {'us': 3.0, 'us_spread': 2.0}
+    """
+    found = [{"us": 1e6, "ms": 1e3}[unit] * value / calls for value in seconds]
+    return {unit: round(statistics.median(found), digits), f"{unit}_spread": round(max(found) - min(found), digits)}
 
 
 def _torch() -> Any:

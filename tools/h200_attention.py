@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from lab_engine.errors import RecordingError
+from lab_engine.gpu import REPLAYS, median_and_spread
 from tools import h200_machine
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 SOURCES = ("lab_engine/kernels/paged_attention_triton.py",)
 
-CONTEXTS, BATCHES, REPLAYS = (64, 512, 2048, 8192), (1, 32), 51
+CONTEXTS, BATCHES = (64, 512, 2048, 8192), (1, 32)
 FORMS = {
     "enable_gqa": ("any", False),
     "enable_gqa, flash": ("flash", False),
@@ -99,13 +100,13 @@ def _row(context: int, batch: int) -> dict[str, Any]:
     for name, (backend, rows) in FORMS.items():
         peer = dense(layers, caches, backend, rows)
         _check_agreement(f"batch {batch}, context {context}, {name}", ours()[0], peer()[0])
-        times[name] = _times(replay_seconds(peer, REPLAYS), len(layers))
+        times[name] = median_and_spread(replay_seconds(peer, REPLAYS), len(layers))
     return {
         "batch": batch,
         "context": context,
         "bytes": cache_bytes(context, batch),
         "calls": len(layers),
-        "triton": _times(replay_seconds(ours, REPLAYS), len(layers)),
+        "triton": median_and_spread(replay_seconds(ours, REPLAYS), len(layers)),
         "sdpa": times,
     }
 
@@ -115,14 +116,6 @@ def _check_agreement(what: str, ours: Any, peer: Any) -> None:
     difference = float((ours - peer.float()).abs().max())
     if not difference <= 0.01 * max(1.0, float(ours.abs().max())):
         raise RecordingError(f"{what}: scaled_dot_product_attention differs by {difference:.1e}, so no time counts")
-
-
-def _times(seconds: Sequence[float], calls: int) -> Mapping[str, float]:
-    """Microseconds a call: the median over the replays, and the largest less the smallest."""
-    from lab_engine.gpu import median_us
-
-    spread = (max(seconds) - min(seconds)) / calls * 1e6
-    return {"us": round(median_us(seconds, calls), 2), "us_spread": round(spread, 2)}
 
 
 def _clocks_under_load() -> dict[str, int]:

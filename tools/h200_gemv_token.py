@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from lab_engine.config import QWEN2_5_CODER, ModelConfig
 from lab_engine.errors import RecordingError
+from lab_engine.gpu import REPLAYS, median_and_spread
 from tools import h200_machine
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ SOURCES = tuple(
 DEVICE = "cuda"
 EDGES = {"plain": False, "dependent": True}
 REPEATS = 20
+DIGITS = 4  # of a time, behind the point
 HEADS = 4  # calls of lm_head in one graph: each reads 281 MB, of which no cache holds much until the next
 ODD = 7  # rows that every part is cut by, so that no tile is whole
 LOAD = 1000  # tokens, almost a second
@@ -95,7 +96,7 @@ def check_bits(size: str, token: GemvToken) -> None:
 
 def speed(config: ModelConfig) -> tuple[dict[str, Any], dict[str, int]]:
     """Times of every stage and of the whole token, ours and PyTorch's; and the clocks under that load."""
-    from lab_engine.gemv_gpu import REPLAYS, TOLERANCE, read_bandwidth
+    from lab_engine.gemv_gpu import TOLERANCE, read_bandwidth
 
     backend, weights, token = loaded(config, config.num_layers)
     data = {
@@ -153,20 +154,17 @@ def peer(weights: TokenWeights) -> dict[str, Any]:
 
 def microseconds(calls: Sequence[Callable[[], object]]) -> Mapping[str, float]:
     """A call, of all of them in one graph: the median over the replays, and the largest less the smallest."""
-    return _replayed(lambda: [call() for call in calls], "us", 1e6 / len(calls))
+    from lab_engine.gpu import replay_seconds
+
+    seconds = replay_seconds(lambda: [call() for call in calls], REPLAYS)
+    return median_and_spread(seconds, len(calls), digits=DIGITS)
 
 
 def milliseconds(run: Callable[[], object]) -> Mapping[str, float]:
     """The whole graph: the median over the replays, and the largest less the smallest."""
-    return _replayed(run, "ms", 1e3)
+    from lab_engine.gpu import replay_seconds
 
-
-def _replayed(run: Callable[[], object], unit: str, factor: float) -> Mapping[str, float]:
-    from lab_engine import gpu
-    from lab_engine.gemv_gpu import REPLAYS
-
-    times = [factor * seconds for seconds in gpu.replay_seconds(run, REPLAYS)]
-    return {unit: round(median(times), 4), f"{unit}_spread": round(max(times) - min(times), 4)}
+    return median_and_spread(replay_seconds(run, REPLAYS), unit="ms", digits=DIGITS)
 
 
 def clocks_under_load(token: GemvToken) -> dict[str, int]:

@@ -9,10 +9,10 @@ from lab_engine.bench.models import QWEN_7B
 from lab_engine.bench.result import Measurement
 from lab_engine.config import ModelConfig
 from lab_engine.gemv import gemv_bytes, gemv_shapes
-from lab_engine.gemv_gpu import REPLAYS, TOLERANCE, GemvToken, read_bandwidth, token_errors
+from lab_engine.gemv_gpu import TOLERANCE, GemvToken, read_bandwidth, token_errors
 from lab_engine.gemv_peer import NAME, peer_stages, token_work
 from lab_engine.gemv_token import random_hidden, random_weights
-from lab_engine.gpu import replay_seconds
+from lab_engine.gpu import REPLAYS, replay_seconds
 
 _DEVICE = "cuda"
 

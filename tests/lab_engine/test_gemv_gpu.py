@@ -7,6 +7,7 @@ import torch
 
 from lab_engine.config import ModelConfig
 from lab_engine.gemv_gpu import GemvToken, stage_errors, token_errors, without_last_rows
+from lab_engine.gemv_peer import token_work
 from lab_engine.gemv_token import STAGES, Reference, random_hidden, random_weights
 from tests.lab_engine.gemv_stand_in import StandInBackend
 
@@ -95,3 +96,15 @@ def test_every_part_loses_its_last_rows(weights):
     assert short.lm_head[0].shape == (512 - 7, 256)
     assert torch.equal(layer.qkv_bias[249:370], weights.layers[0].qkv_bias[256:377])
     assert all(error < 1e-6 for error in stage_errors(StandInBackend(SMALL), short).values())
+
+
+def test_the_calls_of_a_token_come_layer_by_layer_then_lm_head():
+    seen = []
+
+    def calls(stage, layers):
+        return [lambda layer=layer: seen.append((stage, layer)) for layer in range(layers)]
+
+    work = token_work({stage: calls(stage, 2) for stage in STAGES} | {"lm_head": calls("lm_head", 1)})
+    assert not seen
+    work()
+    assert seen == [*[(stage, layer) for layer in range(2) for stage in STAGES], ("lm_head", 0)]
