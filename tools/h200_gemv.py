@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lab_engine.errors import NanoqwenError, RecordingError
+from lab_engine.gpu import REPLAYS, median_and_spread
 from tools import h200_gemv_ncu, h200_machine
 from tools.h200_gemv_code import code
 
@@ -27,7 +27,7 @@ SOURCES = tuple(
         "gemv_naive.cu gemv_prmt.cu gemv_ring.cu gemv_rows.cu gemv_triton.py gemv_x.cuh nibbles.cuh read.cu unpack.cuh"
     ).split()
 )
-MODEL, REPLAYS = "7B", 51
+MODEL = "7B"
 HEAD_CALLS = 4  # of lm_head in one graph: each reads 281 MB, which no cache holds until the next
 NODES = 100
 LOAD = 2000  # replays of all layers, a second
@@ -61,7 +61,6 @@ def record() -> tuple[dict[str, Any], dict[str, int]]:
     from lab_engine import gemv_gpu
     from lab_engine.config import QWEN2_5_CODER
     from lab_engine.gemv_ladder import RUNGS
-    from lab_engine.gpu import multiprocessors
 
     h200_machine.check_device()
     say = _Clock()
@@ -82,19 +81,27 @@ def record() -> tuple[dict[str, Any], dict[str, int]]:
     clocks = clocks_under_load(stages[h200_gemv_ncu.STAGE])
     data["parts"] = parts()
     say("parts")
+    data["rungs"] = _rungs(us, say)
+    return data, clocks
+
+
+def _rungs(us: dict[str, Any], say: Callable[[str], None]) -> dict[str, Any]:
+    """What there is to say of every timed rung that is right at all shapes, besides its times: nothing is timed here.
+
+    us: by rung, what becomes its field `us`.
+    """
+    from lab_engine.gpu import multiprocessors
+
     typical = shapes()[h200_gemv_ncu.STAGE]
     profiles = h200_gemv_ncu.profile(typical)
     say("ncu")
-    with ThreadPoolExecutor(1) as pool:  # nothing is timed any more
+    with ThreadPoolExecutor(1) as pool:
         checked = pool.submit(checks, tuple(us))
         rest = _without_wrong(us, lambda name: {"error": errors(name), **code(name, typical, multiprocessors())})
         say("errors, code")
         found = checked.result()
-        data["rungs"] = {
-            name: {"us": us[name], **one, **found[name], "ncu": profiles.get(name)} for name, one in rest.items()
-        }
     say("compute-sanitizer")
-    return data, clocks
+    return {name: {"us": us[name], **one, **found[name], "ncu": profiles.get(name)} for name, one in rest.items()}
 
 
 def _without_wrong(names: Iterable[str], measure: Callable[[str], Any]) -> dict[str, Any]:
@@ -180,18 +187,12 @@ def timed(what: str, gemvs: Sequence[Gemv], stage: Stage, x: Tensor, tolerance: 
     error = float(torch.tensor([relative_error(*pair) for pair in zip(outputs, expected, strict=True)]).max())
     if not error <= tolerance:  # NaN as well
         raise RecordingError(f"{what}: wrong by {error:.1e}, expected {tolerance:.0e} or less, so no time counts")
-    return microseconds(seconds, len(outputs))
-
-
-def microseconds(seconds: Sequence[float], calls: int) -> dict[str, float]:
-    """A call: the median over the replays, and the largest less the smallest."""
-    found = [1e6 * value / calls for value in seconds]
-    return {"us": round(statistics.median(found), 2), "us_spread": round(max(found) - min(found), 2)}
+    return median_and_spread(seconds, len(outputs))
 
 
 def edges() -> dict[str, float]:
     """Microseconds from one empty kernel to the next in a graph, by how they are launched; a block a multiprocessor."""
-    from lab_engine.gpu import Kernels, multiprocessors, replay_seconds
+    from lab_engine.gpu import Kernels, median_us, multiprocessors, replay_seconds
 
     kernels, blocks = Kernels("edge.cu"), multiprocessors()
 
@@ -199,7 +200,7 @@ def edges() -> dict[str, float]:
         for _ in range(NODES):
             kernels.launch(f"edge_{edge}", blocks, 128, dependent=EDGES[edge])
 
-    return {edge: microseconds(replay_seconds(partial(launch, edge), REPLAYS), NODES)["us"] for edge in EDGES}
+    return {edge: round(median_us(replay_seconds(partial(launch, edge), REPLAYS), NODES), 2) for edge in EDGES}
 
 
 def parts() -> dict[str, Any]:

@@ -279,6 +279,28 @@ def test_without_ncu_or_its_counters_there_is_no_profile(monkeypatch, capsys):
     assert "no permission" in capsys.readouterr().out
 
 
+def test_a_rung_that_is_wrong_at_an_odd_shape_is_left_out_whatever_its_times(monkeypatch, capsys):
+    def errors(name):
+        if name == "lop3":
+            raise RecordingError("lop3: wrong by 1.0e-01")
+        return {"largest": 1e-6}
+
+    monkeypatch.setattr(h200_gemv_ncu, "profile", lambda _: {})
+    monkeypatch.setattr(gpu, "multiprocessors", lambda: 132)
+    monkeypatch.setattr(h200_gemv, "errors", errors)
+    monkeypatch.setattr(h200_gemv, "code", lambda *shape: {"launch": shape, "sass": {}})
+    monkeypatch.setattr(h200_gemv, "checks", lambda names: {name: {"memcheck": "0 errors"} for name in names})
+    found = h200_gemv._rungs({"rows": {"o": 5.0}, "lop3": {"o": 4.0}}, lambda _: None)
+    launch = ("rows", (37888, 3584), 132)
+    assert found == {
+        "rows": {
+            "us": {"o": 5.0}, "error": {"largest": 1e-6}, "launch": launch, "sass": {}, "memcheck": "0 errors",
+            "ncu": None,
+        }
+    }  # fmt: skip
+    assert "lop3 is left out" in capsys.readouterr().out
+
+
 def test_the_recording_has_every_field_that_the_lab_reads(monkeypatch, capsys):
     us, stages = {"us": 2.0, "us_spread": 0.1}, h200_gemv.shapes()
     stand_ins = {
