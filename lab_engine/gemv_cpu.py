@@ -14,7 +14,8 @@ from torch import Tensor
 
 from lab_engine.backends.torch import PACKED_OPERATORS, TorchBackend, has_packed_kernel
 from lab_engine.bench.machine import median_seconds
-from lab_engine.config import GROUP, QWEN2_5_CODER
+from lab_engine.config import QWEN2_5_CODER
+from lab_engine.gemv_token import random_matrix
 from lab_engine.int4 import dequantize_words
 from lab_engine.weights import Int4Matrix
 
@@ -43,17 +44,13 @@ def time_formats(n: int, k: int) -> tuple[FormatTime, ...]:
     INT4 is left out where PyTorch has no vectorised kernel for this processor, INT8 where it has no integer product.
     """
     generator = torch.Generator().manual_seed(n + k)
-    words = torch.empty(n, k // 8, dtype=torch.int32).random_(-(2**31), 2**31, generator=generator)
-    scales = (torch.rand(n, k // GROUP, generator=generator) * 0.01 + 0.005).half()
-    x = torch.randn(k, generator=generator)
-    dense = dequantize_words(words, scales, out=torch.empty(n, k))
+    matrix, x = random_matrix(n, k, generator), torch.randn(k, generator=generator)
+    dense = dequantize_words(matrix.words, matrix.scales, out=torch.empty(n, k))
     expected = torch.cat([rows.double() @ x.double() for rows in torch.split(dense, 512)])
     found = []
     if has_packed_kernel():
-        moved, multiply = words.nbytes + scales.nbytes, _int4(words, scales)
-        found.append(
-            _timed("INT4, groups of 128", f"{PACKED_OPERATORS[1]}, x in bfloat16", moved, multiply, x, expected)
-        )
+        how = f"{PACKED_OPERATORS[1]}, x in bfloat16"
+        found.append(_timed("INT4, groups of 128", how, matrix.num_bytes, _int4(matrix), x, expected))
     if hasattr(torch, "_int_mm"):
         codes, by_row = _quantized(dense)
         moved, multiply = codes.nbytes + by_row.nbytes, _int8(codes, by_row)
@@ -70,9 +67,9 @@ def _copies(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     return cycle([tensors, *(tuple(tensor.clone() for tensor in tensors) for _ in range(COLD_BYTES // size))])
 
 
-def _int4(words: Tensor, scales: Tensor) -> Multiply:
+def _int4(weights: Int4Matrix) -> Multiply:
     backend = TorchBackend(QWEN2_5_CODER["0.5B"], torch.bfloat16)  # a product takes no shape from the model
-    matrix = backend.load_matrix([Int4Matrix(words, scales)])
+    matrix = backend.load_matrix([weights])
     assert matrix.packed is not None and matrix.scales_and_zeros is not None  # noqa: PT018 - for the type checker
     pairs = _copies(matrix.packed, matrix.scales_and_zeros)
 

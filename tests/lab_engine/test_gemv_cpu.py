@@ -27,6 +27,16 @@ def test_every_format_is_as_right_as_it_can_be_and_reads_the_bytes_that_are_coun
     assert all(one.seconds > 0 for one in found.values())
 
 
+def test_the_matrix_is_one_of_those_that_the_products_of_a_token_take(monkeypatch):
+    """Of codes -7 to 7, 0 on average, and scales that keep the size of x."""
+    seen = []
+    timed = gemv_cpu._timed
+    monkeypatch.setattr(gemv_cpu, "_timed", lambda *given: seen.append(given[-2:]) or timed(*given))
+    time_formats(256, 256)
+    x, expected = seen[-1]
+    assert 0.8 < float(expected.norm() / x.double().norm()) < 1.2
+
+
 def test_without_a_fast_kernel_a_format_is_left_out(monkeypatch):
     monkeypatch.setattr(gemv_cpu, "has_packed_kernel", lambda: False)
     monkeypatch.delattr(torch, "_int_mm")
