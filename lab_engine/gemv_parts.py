@@ -7,6 +7,7 @@ What breaks it: the GPU overlaps these; a part is what the product takes longer 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +15,7 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 from lab_engine.gemv_dp4a import GIVEN, LIMBS, QUANTIZE, SOURCE, Launch, activation_bytes
+from lab_engine.gpu import REPLAYS
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,18 +25,20 @@ if TYPE_CHECKING:
 PARTS = ("launch", "quantize", "read", "unpack")
 VARIANTS = ("fp16", *LIMBS)
 """fp16 is the rung `rows`."""
-REPLAYS = 51
+CALLS = 100
+"""In a graph, at least: each of them holds that share of what a replay costs."""
 
 
-def measure_parts(n: int, k: int, replays: int = REPLAYS) -> dict[str, dict[str, float]]:
+def measure_parts(n: int, k: int) -> dict[str, dict[str, float]]:
     """Microseconds by variant and part for an (n, k) matrix on this machine's GPU; ToolchainError where there is none.
 
-    A time is the median over replays of a CUDA graph that goes through enough matrices to find none in a cache.
+    A time is the median over replays of a CUDA graph that goes through enough matrices to find none in a cache, as
+    often as makes CALLS.
     """
     from lab_engine.gemv_gpu import cold_matrices
     from lab_engine.gpu import multiprocessors
 
-    bench = _Bench(Launch(n, k, multiprocessors()), *cold_matrices(n, k), replays)
+    bench = _Bench(Launch(n, k, multiprocessors()), *cold_matrices(n, k))
     launch, read, rows = bench.edge(), bench.read(), bench.rung("rows")
     found = {"fp16": parts_of(launch, read, rows, rows)}
     given = {limbs: bench.given(limbs) for limbs in GIVEN}
@@ -62,12 +66,11 @@ def parts_of(launch: float, read: float, given: float, total: float, second_laun
 
 @dataclass(frozen=True)
 class _Bench:
-    """Kernels over many matrices of one shape; every method returns microseconds a matrix."""
+    """Kernels over many matrices of one shape; every method returns microseconds a call."""
 
     launch: Launch
     matrices: Sequence[Int4Matrix]
     x: Tensor
-    replays: int
 
     def edge(self) -> float:
         """An empty kernel."""
@@ -113,4 +116,5 @@ class _Bench:
         from lab_engine.gpu import median_us, replay_seconds
 
         calls = [make(matrix) for matrix in self.matrices]
-        return median_us(replay_seconds(lambda: [call() for call in calls], self.replays), len(calls))
+        calls *= math.ceil(CALLS / len(calls))
+        return median_us(replay_seconds(lambda: [call() for call in calls], REPLAYS), len(calls))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from lab_engine import gemv_gpu
 from lab_engine.errors import ToolchainError
 from lab_engine.gemv_dp4a import activation_bytes
-from lab_engine.gemv_parts import PARTS, VARIANTS, measure_parts, parts_of
+from lab_engine.gemv_parts import CALLS, PARTS, VARIANTS, measure_parts, parts_of
 
 times = st.floats(0.5, 100)
 
@@ -40,10 +40,14 @@ def test_without_a_gpu_one_line_says_so():
         measure_parts(64, 128)
 
 
+REPLAY_US = 8.0
+
+
 class StandInKernels:
     """Takes the launches that a real GPU would: kernel -> (grid, shared bytes) of each."""
 
     launches: dict = {}  # noqa: RUF012 - one for all files of kernels
+    graphs: list = []  # noqa: RUF012 - launches in each graph
 
     def __init__(self, source):
         self.source = source
@@ -55,14 +59,16 @@ class StandInKernels:
 
 @pytest.fixture
 def gpu(monkeypatch):
-    """A GPU of two multiprocessors on which every kernel takes a microsecond."""
+    """A GPU of two multiprocessors on which every kernel takes a microsecond, and a replay 8 more."""
     StandInKernels.launches = {}
-    launches = StandInKernels.launches
+    launches, graphs = StandInKernels.launches, []
+    monkeypatch.setattr(StandInKernels, "graphs", graphs)
 
     def replay_seconds(run, replays):
         before = sum(map(len, launches.values()))
         run()
-        return [1e-6 * (sum(map(len, launches.values())) - before)] * replays
+        graphs.append(sum(map(len, launches.values())) - before)
+        return [1e-6 * (graphs[-1] + REPLAY_US)] * replays
 
     monkeypatch.setattr("lab_engine.gpu.multiprocessors", lambda: 2)
     monkeypatch.setattr("lab_engine.gpu.Kernels", StandInKernels)
@@ -79,19 +85,29 @@ def gpu(monkeypatch):
 def test_every_variant_is_timed_and_a_second_kernel_shows(gpu):
     found = measure_parts(200, 3584)
     assert tuple(found) == VARIANTS
+    share = REPLAY_US / 100
     assert {name: sum(parts.values()) for name, parts in found.items()} == {
-        "fp16": 1.0,
-        "dp4a_separate": 2.0,
-        "dp4a_fused": 1.0,
-        "dp4a_limbs": 1.0,
+        "fp16": 1.0 + share,
+        "dp4a_separate": 2.0 + share,
+        "dp4a_fused": 1.0 + share,
+        "dp4a_limbs": 1.0 + share,
     }
-    assert found["dp4a_separate"]["launch"] == 2.0
+    assert found["dp4a_separate"]["launch"] == 2.0 + share
     # 13 tiles of 16 rows on three blocks a multiprocessor.
     assert set(gpu["read_rows"]) == {(6, 0)}
     assert {grid for grid, _ in gpu["gemv_rows"]} == {6}
     assert set(gpu["gemv_dp4a_separate"]) == {(6, activation_bytes(3584, 1))}
     assert set(gpu["gemv_dp4a_limbs"]) == {(6, activation_bytes(3584, 2))}
     assert set(gpu["gemv_quantize_int8"]) == {(2, 0)}
+
+
+@pytest.mark.parametrize("copies", [4, 6, 41, 120])
+def test_however_few_matrices_no_graph_has_fewer_calls_and_each_matrix_is_multiplied_as_often(gpu, monkeypatch, copies):
+    monkeypatch.setattr(gemv_gpu, "COLD_BYTES", copies * 8 * 66)
+    found = measure_parts(8, 128)
+    rounds = -(-CALLS // copies)
+    assert set(StandInKernels.graphs) == {rounds * copies, 2 * rounds * copies}  # separate has two kernels a call
+    assert found["fp16"]["launch"] == pytest.approx(1.0 + REPLAY_US / (rounds * copies), abs=1e-3)
 
 
 @pytest.mark.parametrize(("cold_bytes", "copies"), [(0, 4), (5 * 8 * 66 - 1, 5), (5 * 8 * 66 + 1, 6)])
