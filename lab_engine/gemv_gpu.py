@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -25,7 +25,7 @@ from lab_engine.gemv_token import (
     random_matrix,
     relative_error,
 )
-from lab_engine.gpu import COLD_BYTES, REPLAYS, Kernels, median_us, multiprocessors, replay_seconds
+from lab_engine.gpu import COLD_BYTES, Kernels, call_us, multiprocessors, replay_seconds
 from lab_engine.weights import Int4Matrix, LayerWeights
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ class LadderBench:
         """A rung's relative error, microseconds a product, and bytes of weights and scales a second."""
         rungs = [gemv_ladder.load(name, matrix.words, matrix.scales) for matrix in self.matrices]
         error = relative_error(rungs[0](self.x), self.expected)
-        us = median_us(replay_seconds(lambda: [rung(self.x) for rung in rungs], REPLAYS), len(rungs))
+        us = call_us([partial(rung, self.x) for rung in rungs])
         return error, us, self.matrices[0].num_bytes / us * 1e6
 
 

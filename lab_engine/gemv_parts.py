@@ -7,7 +7,6 @@ What breaks it: the GPU overlaps these; a part is what the product takes longer 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +14,6 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 from lab_engine.gemv_dp4a import GIVEN, LIMBS, QUANTIZE, SOURCE, Launch, activation_bytes
-from lab_engine.gpu import REPLAYS
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -25,15 +23,13 @@ if TYPE_CHECKING:
 PARTS = ("launch", "quantize", "read", "unpack")
 VARIANTS = ("fp16", *LIMBS)
 """fp16 is the rung `rows`."""
-CALLS = 100
-"""In a graph, at least: each of them holds that share of what a replay costs."""
 
 
 def measure_parts(n: int, k: int) -> dict[str, dict[str, float]]:
     """Microseconds by variant and part for an (n, k) matrix on this machine's GPU; ToolchainError where there is none.
 
-    A time is the median over replays of a CUDA graph that goes through enough matrices to find none in a cache, as
-    often as makes CALLS.
+    A time is the median over replays of a CUDA graph of a hundred calls or more, which goes through enough matrices
+    to find none in a cache.
     """
     from lab_engine.gemv_gpu import cold_matrices
     from lab_engine.gpu import multiprocessors
@@ -113,8 +109,6 @@ class _Bench:
         return partial(Kernels(SOURCE).launch, name, grid, threads, *arguments, shared_bytes=shared_bytes)
 
     def _time(self, make: Callable[[Int4Matrix], Callable[[], object]]) -> float:
-        from lab_engine.gpu import median_us, replay_seconds
+        from lab_engine.gpu import call_us
 
-        calls = [make(matrix) for matrix in self.matrices]
-        calls *= math.ceil(CALLS / len(calls))
-        return median_us(replay_seconds(lambda: [call() for call in calls], REPLAYS), len(calls))
+        return call_us([make(matrix) for matrix in self.matrices])

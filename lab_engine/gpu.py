@@ -7,6 +7,7 @@ What breaks it: a kernel that is launched so and never waits; a graph whose tens
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -23,6 +24,8 @@ REPLAYS = 51
 """Of each graph that a table or a recording times."""
 COLD_BYTES = 256 << 20
 """What a graph has to read so that a GPU's L2 holds none of it the next time: several times any L2 of today."""
+CALLS = 100
+"""In a graph, at least: a call's time holds one of so many shares of what a replay costs."""
 STATIC_SHARED_BYTES = 48 * 1024
 """Up to here a block gets dynamic shared memory without being asked twice."""
 
@@ -102,6 +105,13 @@ def replay_seconds(run: Callable[[], object], replays: int) -> list[float]:
     marks[-1].record()
     torch.cuda.synchronize()
     return [start.elapsed_time(stop) / 1e3 for start, stop in pairwise(marks[_WARM_UPS:])]
+
+
+def call_us(calls: Sequence[Callable[[], object]]) -> float:
+    """Microseconds a call in a CUDA graph of these calls in turn, which goes through all of them until it has CALLS."""
+    rounds = math.ceil(CALLS / len(calls))
+    seconds = replay_seconds(lambda: [call() for _ in range(rounds) for call in calls], REPLAYS)
+    return median_us(seconds, rounds * len(calls))
 
 
 def median_us(seconds: Sequence[float], calls: int) -> float:

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from lab_engine import gemv_gpu
 from lab_engine.errors import ToolchainError
 from lab_engine.gemv_dp4a import activation_bytes
-from lab_engine.gemv_parts import CALLS, PARTS, VARIANTS, measure_parts, parts_of
+from lab_engine.gemv_parts import PARTS, VARIANTS, measure_parts, parts_of
+from lab_engine.gpu import CALLS
 
 times = st.floats(0.5, 100)
 
@@ -75,6 +76,7 @@ def gpu(monkeypatch):
     monkeypatch.setattr("lab_engine.gpu.replay_seconds", replay_seconds)
     monkeypatch.setattr("lab_engine.gemv_ladder.Kernels", StandInKernels)
     monkeypatch.setattr("lab_engine.gemv_ladder.multiprocessors", lambda: 2)
+    monkeypatch.setattr(gemv_gpu, "multiprocessors", lambda: 2)
     monkeypatch.setattr(gemv_gpu, "COLD_BYTES", 0)
     generator, randn = torch.Generator, torch.randn
     monkeypatch.setattr(torch, "Generator", lambda _: generator())
@@ -108,6 +110,13 @@ def test_however_few_matrices_no_graph_has_fewer_calls_and_each_matrix_is_multip
     rounds = -(-CALLS // copies)
     assert set(StandInKernels.graphs) == {rounds * copies, 2 * rounds * copies}  # separate has two kernels a call
     assert found["fp16"]["launch"] == pytest.approx(1.0 + REPLAY_US / (rounds * copies), abs=1e-3)
+
+
+def test_the_table_of_this_machine_times_a_rung_as_the_parts_are_timed(gpu):
+    _, us, rate = gemv_gpu.LadderBench(8, 128).run("rows")
+    assert StandInKernels.graphs == [CALLS]
+    assert us == pytest.approx(1.0 + REPLAY_US / CALLS)
+    assert rate == pytest.approx(8 * 66 / us * 1e6)
 
 
 @pytest.mark.parametrize(("cold_bytes", "copies"), [(0, 4), (5 * 8 * 66 - 1, 5), (5 * 8 * 66 + 1, 6)])
