@@ -68,8 +68,10 @@ def _hint_for_idle(args: Args, yours: Any) -> str:
 def _hint_without_value(case: Case, error: BaseException | None) -> str:
     """A lane that has work left was called idle: which limit does that?"""
     _, k, _, iteration = case.args
-    if error is not None or iteration < k // 1024:
+    if error is not None:
         return ""
+    if iteration < k // 1024:
+        return f"{k} weights are whole iterations: all lanes have work in each." if k % 1024 == 0 else ""
     return f"Half a warp has work left: the row ends after {k // 2} bytes, not after whole iterations of 512."
 
 
@@ -104,7 +106,9 @@ CASES = (
     _case("the last lane of a row of 18944", 3583, 18944, 15, 18),
     _case("lane 31 of a row of 18944", 3583, 18944, 31, 17),
     _case("the first idle lane of a row of 18944", 3583, 18944, 16, 18),
-    _case("row 152063 of lm_head", 152_063, 3584, 30, 2),
+    _case("the last lane of a row of 2048", 4, 2048, 31, 1),
+    _case("an iteration too many for a row of 2048", 4, 2048, 0, 2),
+    _case("row 152063 of lm_head", 152_063, 3584, 31, 2),
 )
 
 

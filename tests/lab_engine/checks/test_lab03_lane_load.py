@@ -42,6 +42,19 @@ def group_in_the_matrix(row, k, lane, iteration):
     return found and (found[0], found[1] + row * k // 128)
 
 
+def tail_by_remainder(row, k, lane, iteration):
+    """Right unless whole iterations end the row: then the remainder is 0, and all of the last one idles."""
+    last = (k - 1) // 1024
+    if iteration > last or (iteration == last and lane >= k % 1024 // 32):
+        return None
+    return row * k // 2 + 512 * iteration + 16 * lane, 8 * iteration + lane // 4
+
+
+def in_float32(row, k, lane, iteration):
+    found = lane_load(row, k, lane, iteration)
+    return found and (int(np.float32(found[0])), found[1])
+
+
 def half_of(row, k, lane, iteration):
     found = lane_load(row, k, lane, iteration)
     return found and found[::-1]
@@ -49,7 +62,8 @@ def half_of(row, k, lane, iteration):
 
 ALL = names(LANE_LOAD)
 FIRST_IDLE = {f"the first idle lane of a row of {k}" for k in (128, 384, 3584, 18944)}
-IDLE = {*FIRST_IDLE, "an iteration too many"}
+TOO_MANY = {"an iteration too many", "an iteration too many for a row of 2048"}
+IDLE = FIRST_IDLE | TOO_MANY
 WORKING = ALL - IDLE
 LAST = {f"the last lane of a row of {k}" for k in (128, 384, 3584, 18944)}
 ROW_0, K_128 = {"lane 0 of row 0"}, {"the last lane of a row of 128"}
@@ -64,7 +78,11 @@ WRONG = {
     "a byte a weight, in the row's start alone": (load_with(row_bytes=lambda k: k), "Half a byte", WORKING - ROW_0),
     "no tail guard": (load_with(guard=lambda *_: True), "This lane reads the next row", IDLE),
     "compared with k": (load_with(guard=lambda k, here: here < k), "This lane reads the next row", FIRST_IDLE | IDLE),
-    "<= at the end": (load_with(guard=lambda k, here: here <= k // 2), "This lane reads the next row", FIRST_IDLE),
+    "<= at the end": (
+        load_with(guard=lambda k, here: here <= k // 2),
+        "This lane reads the next row",
+        FIRST_IDLE | {"an iteration too many for a row of 2048"},
+    ),
     "whole iterations only": (whole_iterations_only, "Half a warp has work left", LAST),
     "group from bytes / 128": (
         load_with(group=lambda here: here // 128),
@@ -83,6 +101,12 @@ WRONG = {
     "the group of the matrix": (group_in_the_matrix, "counts from the beginning of the row", WORKING - ROW_0),
     "the piece for the group": (load_with(group=lambda here: here // 16), "four lanes share a group", None),
     "group before offset": (half_of, "In this order", WORKING - ROW_0),
+    "a tail by the remainder": (
+        tail_by_remainder,
+        "whole iterations: all lanes have work",
+        {"the last lane of a row of 2048"},
+    ),
+    "a float32 for the offset": (in_float32, "", {"row 152063 of lm_head"}),
     "an idle lane is −1": (lambda *a: lane_load(*a) or (-1, -1), "nothing left to read is None", IDLE),
     "the example's answer": (lambda *_: (10128, 18), "", ALL - {EXAMPLE}),
 }
