@@ -1,7 +1,7 @@
 """Four instructions of a GPU as Python methods, for lab 03's exercise: ptx.py's emulator runs them.
 
 A register holds 32 bits: an int, or a uint32 array with one element a lane, as a warp holds one value a lane. All
-operands of an instruction may be either; ints in give an int out.
+operands of an instruction may be either; ints in give an int out. Lanes are such an array for the isa alone.
 What breaks it: a value that is no whole number of 32 bits.
 """
 
@@ -18,6 +18,22 @@ from lab_engine.errors import PtxError
 from lab_engine.ptx import INSTRUCTIONS, Words
 
 Register = int | Words
+
+
+class Lanes(np.ndarray[Any, Any]):
+    """A uint32 array, or what `halves` reads from one, that only the Isa computes with; Python may compare it.
+
+    >>> np.arange(4, dtype=np.uint32).view(Lanes) >> 1
+    Traceback (most recent call last):
+    lab_engine.errors.PtxError: right_shift on a register of many lanes: only the isa computes with it
+    """
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        """PtxError unless ufunc is a comparison, which gives a plain array."""
+        if ufunc not in (np.equal, np.not_equal):
+            raise PtxError(f"{ufunc.__name__} on a register of many lanes: only the isa computes with it")
+        plain = (value.view(np.ndarray) if isinstance(value, Lanes) else value for value in inputs)
+        return getattr(ufunc, method)(*plain, **options)
 
 
 @dataclass(frozen=True)
@@ -76,19 +92,23 @@ class Isa:
         (1032.0, 1024.0)
         """
         low, high = _words("halves", "a", a).astype("<u4").view("<f2").astype(np.float64).reshape(-1, 2).T
-        return (low, high) if isinstance(a, np.ndarray) else (float(low[0]), float(high[0]))
+        if not isinstance(a, np.ndarray):
+            return float(low[0]), float(high[0])
+        return (low.view(Lanes), high.view(Lanes)) if isinstance(a, Lanes) else (low, high)
 
 
 def _run(op: str, **operands: Register) -> Register:
     words = [_words(op, name, value) for name, value in operands.items()]
     result = INSTRUCTIONS[op].function(*words)
+    if any(isinstance(value, Lanes) for value in operands.values()):
+        return result.view(Lanes)
     return result if any(isinstance(value, np.ndarray) for value in operands.values()) else int(result[0])
 
 
 def _words(op: str, name: str, value: Any) -> Words:
     """A register as an array of at least one element."""
     if isinstance(value, np.ndarray) and value.dtype == np.uint32 and value.ndim == 1:
-        return value
+        return value.view(np.ndarray)
     try:
         number = operator.index(value)
     except TypeError:

@@ -10,7 +10,7 @@ from lab_engine.checks.case import Args, Case, Mismatch
 from lab_engine.checks.exercise import Exercise
 from lab_engine.checks.values import describe, first_true, numbers_row, with_article
 from lab_engine.checks.verdict import Row
-from lab_engine.isa import Isa
+from lab_engine.isa import Isa, Lanes
 
 
 def dequantize_word(word: int, isa: Isa) -> list[float]:
@@ -43,7 +43,8 @@ def _judge(args: Args, expected: list[Any], yours: Any) -> Mismatch | None:
     wrong_form = _wrong_form(yours, lanes, f"arrays of {len(word):,} lanes")
     if wrong_form is not None:
         return Mismatch(wrong_form.message, hint=_LANES, about_form=True)
-    wrong = (np.stack(yours) != np.stack(expected)).any(axis=0)  # NaN differs from every number
+    wanted, found = (np.stack([np.asarray(lanes) for lanes in weights]) for weights in (expected, yours))
+    wrong = (found != wanted).any(axis=0)  # NaN differs from every number
     if not wrong.any():
         return None
     lane = int(wrong.argmax())
@@ -189,7 +190,7 @@ _EVERY_HALF_WORD = _HALVES | (_HALVES * np.uint32(40_503) + np.uint32(12_345) & 
 
 CASES = (
     *_words(0xF4B7AD81, 0x00000000, 0x88888888, 0xFFFFFFFF, 0x75316420, 0x5A1C0F93, 0x0000FFFF),
-    Case("all 65,536 half-words", (_EVERY_HALF_WORD, Isa()), _LANES),
+    Case("all 65,536 half-words", (_EVERY_HALF_WORD.view(Lanes), Isa()), _LANES),
 )
 
 
