@@ -96,21 +96,41 @@ class Plan:
 
 
 def plan(n: int, k: int, sms: int) -> Plan:
-    """The plan with the fewest bytes for the busiest block; of equals the one with the tallest tiles."""
+    """The plan with the fewest bytes for the busiest block of those that fit; of equals the one with the tallest tiles.
+
+    NanoqwenError for a matrix that is not whole groups, or whose sums and x are too large for a block's shared memory.
+    """
     if k <= 0 or k % GROUP or n <= 0:
         raise NanoqwenError(f"matrix ({n}, {k}): expected n over 0 and k a positive multiple of {GROUP}")
+    if sms <= 0:
+        raise NanoqwenError(f"sms: found {sms}, expected at least 1")
     if k > LONG_ROW and k // GROUP % PARTS == 0 and sms >= PARTS:
         split = _best_plan(n, k, sms, PARTS)
-        if split.tiles <= split.groups:  # so many sums fit where the activation was
+        if (
+            split.tiles <= split.groups and split.shared_bytes <= SHARED_BYTES
+        ):  # so many sums fit where the activation was
             return split
-    return _best_plan(n, k, sms, 1)
+    found = _best_plan(n, k, sms, 1)
+    if found.shared_bytes > SHARED_BYTES:
+        needed = (
+            f"{found.shared_bytes:,} bytes of shared memory a block on {sms} SMs, expected at most {SHARED_BYTES:,}"
+        )
+        raise NanoqwenError(f"matrix ({n}, {k}): needs {needed}; multiply its rows in several parts")
+    return found
 
 
 def _best_plan(n: int, k: int, sms: int, parts: int) -> Plan:
     clusters = sms // parts
     heights = range(FEWEST_ROWS, UNIT_ROWS + 1, 2)  # even: the rows of gate and up come in pairs
     found = [Plan(n, k, rows, math.ceil(n / (rows * clusters)), clusters * parts, parts) for rows in heights]
-    return min(found, key=lambda one: (one.tiles * max(one.unit_bytes, SHORT_UNIT_BYTES), -one.rows))
+    return min(
+        found,
+        key=lambda one: (
+            one.shared_bytes > SHARED_BYTES,
+            one.tiles * max(one.unit_bytes, SHORT_UNIT_BYTES),
+            -one.rows,
+        ),
+    )
 
 
 def pack_tiles(words: Tensor, scales: Tensor, plan: Plan) -> Tensor:
