@@ -122,5 +122,7 @@ def _expression(text: str) -> ast.expr:
 def _apply(op: ast.AST, left: Number, right: Number) -> Number:
     if isinstance(op, ast.Div | ast.Mod) and np.any(np.asarray(left) < 0):
         raise NanoqwenError(f"{left!r} divided by {right!r}: C rounds a negative number up, Python down")
+    if isinstance(op, ast.Div | ast.Mod) and not np.all(right):
+        raise NanoqwenError(f"{left!r} divided by {right!r}: expected a divisor that is not 0")
     result = _OPERATORS[type(op)](left, right)
     return result.astype(np.int64) if isinstance(result, np.ndarray) else int(result)

@@ -64,6 +64,18 @@ def test_too_few_arguments_are_counted():
         INDEX["naive_offset"](1)
 
 
+def test_division_is_exact_beyond_what_a_float_holds():
+    half, big = parse("INDEX f(long long a) { return a / 2; }")["f"], 2**60 + 2
+    assert half(big) == half(np.array([big]))[0] == 2**59 + 1
+
+
+@pytest.mark.parametrize("operator", ["/", "%"])
+@pytest.mark.parametrize("zero", [0, np.array([1, 0])])
+def test_nothing_is_divided_by_zero(operator, zero):
+    with pytest.raises(NanoqwenError, match="expected a divisor that is not 0"):
+        parse(f"INDEX f(long long a, long long b) {{ return a {operator} b; }}")["f"](3, zero)
+
+
 def test_a_negative_number_is_not_divided():
     with pytest.raises(NanoqwenError, match="C rounds a negative number up"):
         evaluate("(a - 9) / 2", a=1)
