@@ -85,7 +85,7 @@ def _bytes(canvas: Canvas, scene: Scene) -> None:
 
 def _ladder(canvas: Canvas, scene: Scene, rows: int) -> None:
     wide = (WIDTH - 24) // 2
-    heads = ("integer", "all", "model, µs", "recorded, µs", "off")
+    heads = ("instr.", "model, µs", "H200, µs", "off")
     for column in range(2):
         x = MARGIN + column * (wide + 24)
         canvas.text(x + 24, LADDER + 8, "kernel", "s mu")
@@ -104,13 +104,13 @@ def _ladder(canvas: Canvas, scene: Scene, rows: int) -> None:
 
 
 def _ends(right: float) -> list[float]:
-    return [right - 252, right - 204, right - 140, right - 56, right]
+    return [right - 176, right - 112, right - 48, right]
 
 
 def _ladder_values(scene: Scene, rung: Rung) -> list[str]:
-    counts = [significant(rung.integer, 2), significant(rung.total, 2)]
+    slots = significant(rung.slots, 2)
     if not scene.on_ladder:
-        return [*counts, "–", "–", "–"]
+        return [slots, "–", "–", "–"]
     recorded, model = scene.recorded(rung), scene.time(rung.slots).seconds
     found = [micros(recorded), off_words(model, recorded)] if recorded else ["–", "–"]
-    return [*counts, micros(model), *found]
+    return [slots, micros(model), *found]

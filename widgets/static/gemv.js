@@ -94,13 +94,13 @@ export function bytesPanel(trace, state, width) {
 
 // ---- the ladder ----
 
-const ladderColumns = (width) => [width - 252, width - 204, width - 140, width - 56, width];
+const ladderColumns = (width) => [width - 176, width - 112, width - 48, width];
 
 export function ladderPanel(trace, state, width, measure, layout) {
   if (!trace.rungs.length) return [];
   const columns = layout.wide ? 2 : 1;
   const wide = Math.floor((width - 24 * (columns - 1)) / columns);
-  const heads = ["integer", "all", "model, µs", "recorded, µs", "off"];
+  const heads = ["instr.", "model, µs", "H200, µs", "off"];
   const head = Array.from({ length: columns }, (_, at) => move([text(24, 12, "kernel", "s mu"), ...ladderColumns(wide).map((x, column) => text(x, 12, heads[column], "e s mu"))], at * (wide + 24), 0));
   const rows = trace.rungs.map((rung, at) => move(ladderRow(trace, state, rung, wide, measure), Math.floor(at / layout.rows) * (wide + 24), LADDER_HEAD + (at % layout.rows) * LADDER_ROW));
   return [...head.flat(), ...rows.flat()];
@@ -110,13 +110,13 @@ function ladderRow(trace, state, rung, width, measure) {
   const on = chosenRung(trace, state) === rung;
   const shown = shownRungs(trace, state).length > 0;
   const [recorded, model] = [shown ? recordedSeconds(state, rung) : null, stageTime(trace, state, rung.slots).seconds];
-  const values = [significant(rung.integer, 2), significant(rung.total, 2), shown ? micros(model) : "–", recorded ? micros(recorded) : "–", recorded ? offWords(model, recorded) : "–"];
+  const values = [significant(rung.slots, 2), shown ? micros(model) : "–", recorded ? micros(recorded) : "–", recorded ? offWords(model, recorded) : "–"];
   const x = ladderColumns(width);
   const more = { set: { rung: on ? "" : rung.name }, title: shown ? "choose this kernel" : "kernels were recorded with INT4, groups of 128 and one column" };
   const cls = on ? "b" : shown ? "" : "mu";
   return [
     ...(on ? [rect(0, -4, width, LADDER_ROW, "ca tint")] : []), line(0, -4, width, -4, "rule"),
-    middle(18, 6, rung.number, "e s b"), middle(24, 6, fit(rung.name, x[0] - 60, measure), cls), ...values.map((value, at) => middle(x[at], 6, value, `e ${cls}`)),
+    middle(18, 6, rung.number, "e s b"), middle(24, 6, fit(rung.name, x[0] - 56, measure), cls), ...values.map((value, at) => middle(x[at], 6, value, `e ${cls}`)),
     rect(0, -4, width, LADDER_ROW, "hit", shown ? more : { title: more.title }),
   ];
 }
