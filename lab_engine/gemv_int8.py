@@ -18,7 +18,7 @@ from typing import Any
 from lab_engine.errors import RecordingError
 from lab_engine.gemv_dp4a import LIMBS
 from lab_engine.gemv_parts import VARIANTS
-from lab_engine.recordings import Recording
+from lab_engine.recordings import Recording, require
 
 FP16, SEPARATE = "fp16", "dp4a_separate"
 LAUNCHES = {name: 2 if name == SEPARATE else 1 for name in VARIANTS}
@@ -80,6 +80,7 @@ class Int8Trace:
 
 def trace_int8(recording: Recording) -> Int8Trace:
     """What the recording `gemv` holds about FP16 and INT8; RecordingError names a part that is missing."""
+    require(recording, "gemv", ("shapes", "layers", "edge_us", "rungs", "parts"))
     data = recording.data
     try:
         # An empty kernel, in the graph with the most calls: the others hold more of what a replay itself costs.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -99,6 +99,17 @@ def parse_recording(text: str, path: Path) -> Recording:
     for source, recorded in content["provenance"]["sources"].items():
         _check_source(source, recorded, path)
     return Recording(content["name"], Provenance(**content["provenance"]), content["data"])
+
+
+def require(recording: object, name: str, parts: Collection[str]) -> None:
+    """RecordingError unless it is the recording `name`, with all these parts in its data."""
+    if not isinstance(recording, Recording):
+        raise RecordingError(f"recording: found {type(recording).__name__}, expected load_recording({name!r})")
+    if missing := [part for part in parts if recording.data.get(part) is None]:
+        raise RecordingError(
+            f"recording {recording.name}: no {missing[0]!r} in it, expected load_recording({name!r}) with"
+            f" {', '.join(parts)}"
+        )
 
 
 def _check_fields(found: Any, wanted: Mapping[str, type], where: str) -> None:

@@ -10,7 +10,7 @@ import traitlets
 
 from lab_engine.config import GROUP
 from lab_engine.gemv import ACTIVATION_BYTES, BITS, EDGE_S, GPUS, GROUPS, UNPACK_OPS
-from lab_engine.recordings import Recording
+from lab_engine.recordings import Recording, require
 from widgets.gemv_png import roofline_png
 from widgets.gemv_text import roofline_sentence, roofline_text
 from widgets.gemv_view import BATCHES, EDGES, OPS, STAGES, Scene, roofline_data, roofline_gpus, rungs_of
@@ -50,6 +50,8 @@ class Roofline(Playground):
     rung = traitlets.Unicode("").tag(sync=True)
 
     def __init__(self, recording: Recording | None = None, **state: Value | None) -> None:
+        if recording is not None:
+            require(recording, "gemv", ("read_bytes_per_second", "rungs"))
         self._gpus, self._rungs, self._recording = roofline_gpus(recording), rungs_of(recording), recording
         if recording:
             self.given = "recording"

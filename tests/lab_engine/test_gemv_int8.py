@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lab_engine.errors import RecordingError
 from lab_engine.gemv_int8 import EAGER_US, LAUNCHES, RUNGS, TOKEN, VARIANTS, StageTimes, Work, errors, trace_int8
 from lab_engine.recordings import load_recording
 from tests.lab_engine.int8_recording import EDGE, PARTS_US, int8_recording
@@ -64,3 +65,16 @@ def test_in_a_graph_every_variant_takes_what_its_rung_was_recorded_to_take():
         for name, work in trace.stages[stage].work.items():
             recorded = recording.data["rungs"][RUNGS[name]]["us"][stage]["us"]
             assert work.time(trace.launches["graph node"]) == pytest.approx(recorded, rel=2e-3)
+
+
+def test_another_recording_is_refused_in_a_line():
+    with pytest.raises(RecordingError, match="recording gemv_token: no 'shapes' in it"):
+        trace_int8(load_recording("gemv_token"))
+    with pytest.raises(RecordingError, match="recording: found str, expected load_recording"):
+        trace_int8("gemv")
+
+
+def test_quantizing_takes_no_less_than_nothing():
+    recording = int8_recording()
+    recording.data["rungs"]["dp4a_fused"]["us"]["o"]["us"] = 2.0
+    assert trace_int8(recording).stages["o"].work["dp4a_fused"].quantize == 0

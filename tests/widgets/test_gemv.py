@@ -6,7 +6,9 @@ from dataclasses import replace
 import pytest
 import traitlets
 
+from lab_engine.errors import RecordingError
 from lab_engine.gemv import GPUS, H200, gemv_seconds, ridge_batch
+from lab_engine.recordings import load_recording
 from tests.lab_engine.gemv_recording import gemv_recording
 from tests.widgets.gemv_data import DATA_FILE, javascript_data
 from widgets.figures import png_size
@@ -150,3 +152,15 @@ def test_the_png_has_one_size_for_every_setting_and_a_ladder_below_it():
     ladder = {png_size(Roofline(recording, stage=stage, rung="naive").png()) for stage in STAGES}
     assert len(ladder) == 1
     assert ladder.pop()[1] > bare.pop()[1]
+
+
+@pytest.mark.parametrize(
+    ("recording", "message"),
+    [
+        (load_recording("gemv_token"), "recording gemv_token: no 'rungs' in it, expected load_rec"),
+        ("gemv", r"recording: found str, expected load_recording\('gemv'\)"),
+    ],
+)
+def test_another_recording_is_refused_in_a_line(recording, message):
+    with pytest.raises(RecordingError, match=message):
+        Roofline(recording)
