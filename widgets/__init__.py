@@ -2,6 +2,7 @@
 
 from widgets.decoder import BugDesk
 from widgets.gemv import Roofline
+from widgets.gemv_int8 import Int8Times
 from widgets.gemv_loads import WarpLoads
 from widgets.int4_group import OneGroup
 from widgets.int4_word import WordUnpack
@@ -10,4 +11,15 @@ from widgets.nanoqwen_file import FileMap
 from widgets.paged_attention import TailLens
 from widgets.tour import Tour
 
-__all__ = ["BugDesk", "FileMap", "KVPages", "OneGroup", "Roofline", "TailLens", "Tour", "WarpLoads", "WordUnpack"]
+__all__ = [
+    "BugDesk",
+    "FileMap",
+    "Int8Times",
+    "KVPages",
+    "OneGroup",
+    "Roofline",
+    "TailLens",
+    "Tour",
+    "WarpLoads",
+    "WordUnpack",
+]

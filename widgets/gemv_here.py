@@ -7,6 +7,7 @@ from lab_engine.gemv_cpu import FormatTime, time_formats
 from widgets.evidence import Table
 from widgets.live_table import LiveTable
 from widgets.machine import HERE
+from widgets.words import percent
 
 STAGE = "o"
 COLUMNS = ("weights", "PyTorch's kernel", "MB", "ms", "ms by the model", "GB/s", "of the bandwidth here", "error")
@@ -35,4 +36,4 @@ def _row(one: FormatTime, bandwidth: float) -> tuple[str, ...]:
     rate = one.bytes / one.seconds
     times = (f"{1e3 * seconds:.2f}" for seconds in (one.seconds, one.bytes / bandwidth))
     share = f"{100 * rate / bandwidth:.0f} %"
-    return one.name, one.how, f"{one.bytes / 1e6:.1f}", *times, f"{rate / 1e9:.1f}", share, f"{one.error:.1e}"
+    return one.name, one.how, f"{one.bytes / 1e6:.1f}", *times, f"{rate / 1e9:.1f}", share, percent(one.error, 2)

@@ -117,7 +117,7 @@ def int8_presets(times: Int8Trace) -> list[Preset]:
         ),
         Preset(
             "where they are even",
-            "Only the cost of a launch decides between FP16 and a separate kernel. On which side of it are we?",
+            "Only the cost of a launch decides between FP16 and a separate kernel. Which wins in a graph, which eager?",
             {"stage": "down", "launch": _even(times.stages["down"], node)},
         ),
         Preset(

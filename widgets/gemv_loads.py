@@ -102,13 +102,12 @@ def loads_presets() -> list[Preset]:
         ),
         Preset(
             "uncoalesced: a thread a row, 4 B",
-            "The product is right, and only slow: 32 lanes want 4 bytes in 32 rows, and a sector of 32 bytes moves for "
-            "each of them.",
+            "The product is right, and only slow. Which sector moves for lane 9, and who wants its other 28 bytes?",
             at("naive", warp=0),
         ),
         Preset(
             "a thread a row, 16 B",
-            "Wider loads alone: four times the bytes out of as many sectors. Half of each still moves for nobody.",
+            "Wider loads alone: four times the bytes. How many sectors move now, and what share of them is used?",
             at("naive16", warp=0),
         ),
         Preset(
@@ -118,7 +117,7 @@ def loads_presets() -> list[Preset]:
         ),
         Preset(
             "the last iteration",
-            "A row of 3584 weights is 3.5 iterations: half the warp idles in the last. K = 384 has work for 12 lanes.",
+            "A row of 3584 weights is 3.5 iterations. Which lanes idle in the last? And of a row of 384?",
             at("coalesced", lane=16, step=3),
         ),
     ]

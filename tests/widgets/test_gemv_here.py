@@ -28,7 +28,7 @@ def measured(monkeypatch):
 
 def test_rates_and_shares_are_those_of_the_bytes_and_times(measured):
     int4, _, dense = measured(FOUND).table.rows
-    assert int4[2:] == ("6.6", "0.50", "0.33", "13.2", "66 %", "2.9e-03")
+    assert int4[2:] == ("6.6", "0.50", "0.33", "13.2", "66 %", "0.29 %")
     assert dense[3:7] == ("3.00", "2.57", "17.1", "86 %")
 
 
