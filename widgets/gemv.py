@@ -127,7 +127,7 @@ def roofline_presets() -> list[Preset]:
         ),
         Preset(
             "unpack budget: I2F",
-            "Every weight is converted on its own. How many instructions a weight would be free? And on an RTX 4090?",
+            "Each weight is converted on its own. How few instructions would be free? On an RTX 4090, are any not?",
             base | {"stage": "down", "ops": UNPACK_OPS["shift_mask"]},
         ),
         Preset(
