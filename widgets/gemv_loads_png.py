@@ -104,8 +104,8 @@ def _wires(canvas: Canvas, scene: Scene) -> None:
 
 def _sectors(canvas: Canvas, scene: Scene, request: Request, top: int, height: int) -> None:
     columns, y = _columns(request.sectors), _y(top)
-    for left, width in columns.values():
-        canvas.rect(left, y, width, height, "hatch")
+    for start_x, width in columns.values():
+        canvas.rect(start_x, y, width, height, "hatch")
     for load in request.loads:
         left, right = _stretch(columns, scene.shift, load)
         canvas.rect(left, y, right - left, height, f"{_hue(scene, load)} fill")
@@ -113,9 +113,9 @@ def _sectors(canvas: Canvas, scene: Scene, request: Request, top: int, height: i
             canvas.text(
                 (left + right) / 2, y + height / 2, str(load.lane), f"c s{' b' if load.lane == scene.lane else ''}"
             )
-    for left, width in columns.values():
+    for start_x, width in columns.values():
         if not scene.data["bulk"]:
-            canvas.rect(left, y, width, height, "empty")
+            canvas.rect(start_x, y, width, height, "empty")
     for load in request.loads:
         if load.lane == scene.lane and not scene.data["bulk"]:
             left, right = _stretch(columns, scene.shift, load)
