@@ -10,7 +10,7 @@ import traitlets
 
 from lab_engine.config import GROUP
 from lab_engine.gemv import ACTIVATION_BYTES, BITS, EDGE_S, GPUS, GROUPS, UNPACK_OPS
-from lab_engine.recordings import Recording, require
+from lab_engine.recordings import Recording, load_recording, require
 from widgets.gemv_png import roofline_png
 from widgets.gemv_text import roofline_sentence, roofline_text
 from widgets.gemv_view import BATCHES, EDGES, OPS, STAGES, Scene, roofline_data, roofline_gpus, rungs_of
@@ -23,7 +23,7 @@ class Roofline(Playground):
     """One product of the 7B under its limits: reading, unpacking, multiplying, and the edge on top.
 
     `ops` is how many integer instructions unpack a weight, `edge` the µs before and after, `batch` the columns of x.
-    `Roofline(recording)` with the recording `gemv` adds the kernels of the ladder; `rung` is the chosen one, "" none.
+    `rung` is the chosen kernel of the ladder, "" none. Without a recording it shows the project's own, `gemv`.
     """
 
     title = "Roofline"
@@ -31,8 +31,8 @@ class Roofline(Playground):
     ask = "Drag the point, choose what is multiplied and where. Which of the limits does it hit?"
     badge = Badge(
         "computed",
-        "bytes and instructions over the rates of the GPU. H200: bandwidth and clock from our first experiment; other "
-        "GPUs and tensor cores: data sheets. The edge was measured on an H200 and is taken to be the same elsewhere",
+        "bytes and instructions over the rates of the GPU: a floor for the time. Other GPUs than the H200, and tensor "
+        "cores: data sheets. The edge is quoted from our first experiment on an H200, and the same elsewhere",
     )
     script = "gemv.js"
     fields: ClassVar[tuple[str, ...]] = (
@@ -52,15 +52,14 @@ class Roofline(Playground):
     def __init__(self, recording: Recording | None = None, **state: Value | None) -> None:
         if recording is not None:
             require(recording, "gemv", ("read_bytes_per_second", "rungs"))
-        self._gpus, self._rungs, self._recording = roofline_gpus(recording), rungs_of(recording), recording
-        if recording:
             self.given = "recording"
+        self._recording = recording or load_recording("gemv")
+        self._gpus, self._rungs = roofline_gpus(self._recording), rungs_of(self._recording)
         super().__init__(roofline_data(self._gpus, self._rungs), roofline_presets(), **state)
 
     def _make_spec(self) -> dict[str, Any]:
         spec = super()._make_spec()
-        if self._recording:
-            spec["badge"]["source"] += f". H200 and numbered points, recorded: {self._recording.badge_source}"
+        spec["badge"]["source"] += f". H200, numbered points and counters, recorded: {self._recording.badge_source}"
         return spec
 
     def step_count(self) -> int:
@@ -84,8 +83,7 @@ class Roofline(Playground):
     def _check_rung(self, proposal: Any) -> str:
         name, names = proposal["value"], [rung.name for rung in self._rungs]
         if name and name not in names:
-            known = f"one of: {', '.join(names)}" if names else '"": without a recording there are none'
-            raise traitlets.TraitError(f'rung is "{name}", expected {known}')
+            raise traitlets.TraitError(f'rung is "{name}", expected "" or one of: {", ".join(names)}')
         return str(name)
 
     @property
@@ -94,7 +92,7 @@ class Roofline(Playground):
         return roofline_sentence(self.scene)
 
     def text_picture(self) -> str:
-        """The roof, the point under it, where the time goes, the bytes, the ladder."""
+        """The roof, the point under it, where the time goes, the bytes, the ladder, and a kernel's counters."""
         return roofline_text(self.scene)
 
     def png(self) -> bytes:
@@ -127,7 +125,7 @@ def roofline_presets() -> list[Preset]:
         ),
         Preset(
             "unpack budget: I2F",
-            "Each weight is converted on its own. How few instructions would be free? On an RTX 4090, are any not?",
+            "Each weight is converted on its own. How few instructions would be free? And on an RTX 4090?",
             base | {"stage": "down", "ops": UNPACK_OPS["shift_mask"]},
         ),
         Preset(

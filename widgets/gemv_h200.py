@@ -4,6 +4,7 @@ from lab_engine import gemv_gpu
 from lab_engine.gemv_ladder import RUNGS
 from lab_engine.recordings import Recording
 from widgets.evidence import Table
+from widgets.gemv_view import counters
 from widgets.live_table import LiveTable
 from widgets.machine import HERE
 from widgets.playground import Badge
@@ -73,18 +74,6 @@ def token_table(recording: Recording, bandwidth: float) -> Table:
     return Table("A token's products of the 7B, on the H200", columns, tuple(rows), _badge(recording), note)
 
 
-_WAITS = {
-    "long_scoreboard": "a load from memory",
-    "short_scoreboard": "a load from shared memory",
-    "not_selected": "nothing: another warp was chosen",
-    "math_pipe_throttle": "a unit that computes",
-    "lg_throttle": "room for one more load",
-    "barrier": "the other warps",
-    "wait": "the instruction before",
-}
-"""Nsight Compute's stall reasons (Kernel Profiling Guide, "Warp Stall Reasons"), in the lab's words."""
-
-
 def profile_table(recording: Recording) -> Table:
     """What the GPU's own counters say of every rung on gate_up: memory, issue slots, and what warps wait for most.
 
@@ -92,11 +81,7 @@ def profile_table(recording: Recording) -> Table:
     """
     rows = []
     for name, rung in recording.data["rungs"].items():
-        found = rung["ncu"] or {}
-        shares = (found.get(key) for key in ("dram_percent", "issue_percent"))
-        stall = found.get("stall")
-        cells = ("–" if share is None else f"{share:.0f} %" for share in shares)
-        rows.append((name, *cells, "–" if stall is None else _WAITS.get(stall, stall)))
+        rows.append((name, *counters(rung)))
     columns = ("rung", "memory busy", "clocks with an instruction", "a warp waits mostly for")
     note = "gate_up, one launch each, by Nsight Compute. Memory busy: of the most that its pins can carry."
     return Table("What the counters say", columns, tuple(rows), _badge(recording), note)

@@ -20,7 +20,7 @@ Point = tuple[float, float]
 
 def draw_roof(canvas: Canvas, scene: Scene) -> None:
     """Axes, limits, points."""
-    _frame(canvas, scene)
+    _frame(canvas)
     _limits(canvas, scene)
     _points(canvas, scene)
 
@@ -35,7 +35,7 @@ def _y(rate: float) -> float:
     return TOP + min(1.0, max(0.0, share)) * HEIGHT
 
 
-def _frame(canvas: Canvas, scene: Scene) -> None:
+def _frame(canvas: Canvas) -> None:
     canvas.text(MARGIN, MARGIN + 8, "TB/s that move", "s mu")
     for rate in (5, 2, 1, 0.5, 0.2, 0.1):
         canvas.line(LEFT, _y(rate), RIGHT, _y(rate), "axis" if rate == RATES[0] else "rule")
@@ -43,8 +43,7 @@ def _frame(canvas: Canvas, scene: Scene) -> None:
     for ops in (8, 4, 2, 1, 0.5, 0.25):
         canvas.line(_x(ops), BOTTOM, _x(ops), BOTTOM + 4, "axis")
         canvas.text(_x(ops), BOTTOM + 12, f"{ops:g}", "e s mu" if ops == OPS[0] else "c s mu")
-    more = ", or half of all" if scene.rungs else ""
-    canvas.text(LEFT, BOTTOM + 30, f"integer instructions a weight{more}", "s mu")
+    canvas.text(LEFT, BOTTOM + 30, "integer instructions a weight, or half of all", "s mu")
     canvas.text(RIGHT, BOTTOM + 30, "fewer →", "e s mu")
     for way, ops in UNPACK_OPS.items():
         canvas.line(_x(ops), BOTTOM - 6, _x(ops), BOTTOM, "axis")
@@ -122,7 +121,7 @@ def _places(scene: Scene, taken: list[Point]) -> list[tuple[Rung, Point, Point]]
         x, y = point = _x(rung.slots), _y(scene.rate(scene.seconds(rung)))
         low = y > BOTTOM - WAYS_HEIGHT
         y = BOTTOM - WAYS_HEIGHT if low else y
-        while any(math.hypot(x - left, y - top) < 18 for left, top in taken):
+        while any(math.hypot(x - left, y - top) < 20 for left, top in taken):
             y += -4 if low else 4
         taken.append((x, y))
         found.append((rung, point, (x, y)))
@@ -149,7 +148,7 @@ def _leader(canvas: Canvas, scene: Scene, rung: Rung, point: Point, place: Point
 
 
 def _kernel(canvas: Canvas, rung: Rung, place: Point, chosen: bool) -> None:
-    canvas.circle(*place, 8, "tag" if chosen else "paper")
+    canvas.circle(*place, 9, "tag" if chosen else "paper")
     if not chosen:
-        canvas.circle(*place, 8, "empty")
+        canvas.circle(*place, 9, "empty")
     canvas.text(*place, str(rung.number), "c s b ontag" if chosen else "c s b")

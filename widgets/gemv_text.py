@@ -83,7 +83,7 @@ def byte_rows(scene: Scene) -> list[tuple[str, str, str]]:
 
 
 def roofline_text(scene: Scene) -> str:
-    """The roof, the chosen point, where the time goes, the bytes, and the ladder if there is one."""
+    """The roof, the chosen point, where the time goes, the bytes, the ladder, the chosen kernel's counters."""
     return "\n".join([*_plot(scene), "", *_bars(scene), "", *_bytes(scene), *_ladder(scene)])
 
 
@@ -139,4 +139,5 @@ def _ladder(scene: Scene) -> list[str]:
         found = micros(recorded) if recorded else "–"
         counts = f"{significant(rung.integer, 2):>7}{significant(rung.total, 2):>7}"
         lines.append(f"{rung.number:>4} {rung.name:<15}{counts}{model:>10}{found:>13}")
-    return lines
+    chosen = scene.chosen
+    return [*lines, "", f"{chosen.name} on gate_up: {chosen.counters}"] if chosen else lines

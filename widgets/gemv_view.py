@@ -30,6 +30,16 @@ RATES = (0.1, 8.0)
 BATCHES = 256
 EDGES = {0.0: "none", 1.1: "an empty graph node", 1e6 * EDGE_S: "a dependency", 5.2: "an eager launch"}
 """µs before and after a product, from our first experiment on an H200; taken to be the same on the other GPUs."""
+WAITS = {
+    "long_scoreboard": "a load from memory",
+    "short_scoreboard": "a load from shared memory",
+    "not_selected": "its turn to issue",
+    "math_pipe_throttle": "a unit that computes",
+    "lg_throttle": "room for one more load",
+    "barrier": "the other warps",
+    "wait": "the instruction before",
+}
+"""Nsight Compute's stall reasons (Kernel Profiling Guide, "Warp Stall Reasons"), in the lab's words."""
 
 _CONFIG = QWEN2_5_CODER["7B"]
 _SHAPES = gemv_shapes(_CONFIG)
@@ -42,7 +52,7 @@ STAGES: dict[str, tuple[tuple[int, int, int], ...]] = {name: ((1, *shape),) for 
 
 @dataclass(frozen=True)
 class Rung:
-    """A kernel of the ladder: instructions a weight in its machine code, and recorded µs by stage."""
+    """A kernel of the ladder: instructions a weight in its machine code, recorded µs by stage, counters on gate_up."""
 
     number: int
     name: str
@@ -50,12 +60,12 @@ class Rung:
     total: float
     slots: float
     us: dict[str, float]
+    counters: str
 
 
-def rungs_of(recording: Recording | None) -> tuple[Rung, ...]:
-    """The rungs of a recording whose machine code was counted; none without a recording."""
-    found = recording.data["rungs"].items() if recording else ()
-    counted = [(name, rung) for name, rung in found if rung.get("sass")]
+def rungs_of(recording: Recording) -> tuple[Rung, ...]:
+    """The rungs of a recording whose machine code was counted."""
+    counted = [(name, rung) for name, rung in recording.data["rungs"].items() if rung.get("sass")]
     return tuple(_rung(number, name, rung) for number, (name, rung) in enumerate(counted, start=1))
 
 
@@ -63,7 +73,22 @@ def _rung(number: int, name: str, rung: Mapping[str, Any]) -> Rung:
     counts, us = rung["sass"]["per_weight"], {stage: time["us"] for stage, time in rung["us"].items()}
     if set(us) >= set(_SHAPES):
         us["token"] = _CONFIG.num_layers * sum(us[stage] for stage in _LAYER) + us["lm_head"]
-    return Rung(number, name, counts["integer"], counts["total"], lane_slots(counts), us)
+    return Rung(number, name, counts["integer"], counts["total"], lane_slots(counts), us, _counter_words(rung))
+
+
+def counters(rung: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Of a recorded rung: memory busy, clocks with an instruction, what warps wait for most; – if not profiled."""
+    found = rung["ncu"] or {}
+    shares = (found.get(key) for key in ("dram_percent", "issue_percent"))
+    memory, issue = ("–" if share is None else f"{share:.0f} %" for share in shares)
+    stall = str(found.get("stall") or "–")
+    return memory, issue, WAITS.get(stall, stall)
+
+
+def _counter_words(rung: Mapping[str, Any]) -> str:
+    memory, issue, wait = counters(rung)
+    told = f"memory busy {memory}, clocks with an instruction {issue}, a warp waits most for {wait}"
+    return told if rung["ncu"] else "not profiled"
 
 
 @dataclass(frozen=True)
@@ -141,9 +166,9 @@ class Scene:
         return self.now.bytes.total / seconds / 1e12
 
 
-def roofline_gpus(recording: Recording | None) -> dict[str, Gpu]:
+def roofline_gpus(recording: Recording) -> dict[str, Gpu]:
     """The GPUs of the engine; the H200 as it was when the recording was made."""
-    return GPUS if recording is None else {**GPUS, "H200": recorded_gpu(recording)}
+    return {**GPUS, "H200": recorded_gpu(recording)}
 
 
 def roofline_data(gpus: Mapping[str, Gpu], rungs: Sequence[Rung]) -> dict[str, Any]:

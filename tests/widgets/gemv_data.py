@@ -1,6 +1,6 @@
 """The data of the roofline's JavaScript tests; `python -m tests.widgets.gemv_data` writes it after a change.
 
-It holds settings of every kind, with and without a ladder, and the times, words and bytes that Python makes of them.
+It holds settings of every kind, and the times, words and bytes that Python makes of them.
 """
 
 import json
@@ -16,10 +16,20 @@ from widgets.gemv_view import EDGES, STAGES
 DATA_FILE = Path(__file__).parent / "js" / "gemv.json"
 
 
-def settings(rungs):
-    """Every preset, every GPU and stage on the ladder, and random ones."""
+def recording():
+    """Made up; of one kernel with the longest words for its counters."""
+    made_up = gemv_recording()
+    longest = {"dram_percent": 100.0, "issue_percent": 100.0, "stall": "short_scoreboard"}
+    made_up.data["rungs"]["triton_coalesced"]["ncu"] = longest
+    return made_up
+
+
+def settings(playground):
+    """Every preset, every GPU and stage on the ladder, every kernel, and random ones."""
     rng = random.Random(3)
-    every = [{"preset": name} for name in Roofline().presets]
+    every = [{"preset": name} for name in playground.presets]
+    rungs = ["", *(rung.name for rung in playground.scene.rungs)]
+    every += [{"rung": name} for name in rungs]
     every += [{"gpu": gpu, "stage": stage, "rung": rng.choice(rungs)} for gpu in GPUS for stage in STAGES]
     for _ in range(60):
         every.append(
@@ -50,21 +60,9 @@ def case(playground):
 
 
 def javascript_data():
-    recording = gemv_recording()
-    bare, ladder = Roofline(), Roofline(recording)
-    names = ["", *recording.data["rungs"]]
-    return {
-        "bare": {
-            "trace": bare._trace,
-            "spec": bare._spec,
-            "cases": [case(Roofline(**setting)) for setting in settings([""])],
-        },
-        "ladder": {
-            "trace": ladder._trace,
-            "spec": ladder._spec,
-            "cases": [case(Roofline(recording, **setting)) for setting in settings(names)],
-        },
-    }
+    playground = Roofline(recording())
+    cases = [case(Roofline(recording(), **setting)) for setting in settings(playground)]
+    return {"trace": playground._trace, "spec": playground._spec, "cases": cases}
 
 
 if __name__ == "__main__":

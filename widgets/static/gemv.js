@@ -1,5 +1,5 @@
 // Lab 03: a product under its limits. Left the roofline (gemv_roof.js), right what is multiplied where, the time of each part
-// and the bytes; below the ladder's kernels, if a recording brought them. The model is gemv_model.js.
+// and the bytes; below the ladder's kernels and what counters say of the chosen one. The model is gemv_model.js.
 import { fit, line, middle, move, rect, significant, text } from "./marks.js";
 import { BATCHES, byteRows, chosenRung, clampOps, formatChoices, keyRoofline, longestPart, micros, offWords, partWords, recordedSeconds, rooflineSentence, rooflineTools, shownRungs, stageTime, unpacks } from "./gemv_model.js";
 import { ROOF_HEIGHT, roofAxes, roofPanel } from "./gemv_roof.js";
@@ -25,8 +25,8 @@ export function roofLayout(trace, width) {
   const bytes = wide ? [side, top + 118, SIDE_ROOF] : [half + 24, top, half];
   const ladder = wide ? below + 20 : top + 116;
   const rows = Math.ceil(trace.rungs.length / (wide ? 2 : 1));
-  const table = trace.rungs.length ? LADDER_HEAD + rows * LADDER_ROW + 4 : 0;
-  return { wide, plot, choices, bars, bytes, ladder: [0, ladder, width], rows, height: ladder + table - (table ? 0 : 8) };
+  const counters = ladder + LADDER_HEAD + rows * LADDER_ROW + 12;
+  return { wide, plot, choices, bars, bytes, ladder: [0, ladder, width], rows, counters: [0, counters, width], height: counters + 36 };
 }
 
 // ---- what is multiplied where ----
@@ -97,7 +97,6 @@ export function bytesPanel(trace, state, width) {
 const ladderColumns = (width) => [width - 176, width - 112, width - 48, width];
 
 export function ladderPanel(trace, state, width, measure, layout) {
-  if (!trace.rungs.length) return [];
   const columns = layout.wide ? 2 : 1;
   const wide = Math.floor((width - 24 * (columns - 1)) / columns);
   const heads = ["instr.", "model, µs", "H200, µs", "off"];
@@ -121,12 +120,20 @@ function ladderRow(trace, state, rung, width, measure) {
   ];
 }
 
+export function countersPanel(trace, state, width) {
+  const rung = chosenRung(trace, state);
+  return [
+    text(0, 12, `What the counters say${rung ? ` of ${rung.number} ${rung.name}` : ""}`, "b"), text(width, 12, "gate_up on H200, by Nsight Compute", "e s mu"),
+    text(0, 31, rung ? rung.counters : "choose a kernel", rung ? "s" : "s mu"),
+  ];
+}
+
 // ---- the picture ----
 
 export function drawRoofline(trace, state, width, measure) {
   const layout = roofLayout(trace, width);
   const marks = roofPanel(trace, state, layout.plot, measure);
-  Object.entries({ choices: choicesPanel, bars: barsPanel, bytes: bytesPanel, ladder: ladderPanel }).forEach(([name, panel]) => {
+  Object.entries({ choices: choicesPanel, bars: barsPanel, bytes: bytesPanel, ladder: ladderPanel, counters: countersPanel }).forEach(([name, panel]) => {
     const [x, y, wide] = layout[name];
     marks.push(...move(panel(trace, state, wide, measure, layout), x, y));
   });

@@ -42,7 +42,7 @@ function roofFrame(trace, state, axes) {
   const marks = [text(0, 12, "TB/s that move", "s mu")];
   [5, 2, 1, 0.5, 0.2, 0.1].forEach((rate) => marks.push(line(left, axes.y(rate), right, axes.y(rate), rate === 0.1 ? "axis" : "rule"), middle(left - 8, axes.y(rate), rate, "e s mu")));
   [8, 4, 2, 1, 0.5, 0.25].forEach((ops) => marks.push(line(axes.x(ops), bottom, axes.x(ops), bottom + 4, "axis"), text(axes.x(ops), bottom + 16, ops, `${ops === 0.25 ? "e" : "c"} s mu`)));
-  marks.push(text(left, bottom + 34, `integer instructions a weight${trace.rungs.length ? ", or half of all" : ""}`, "s mu"), text(right, bottom + 34, "fewer →", "e s mu"));
+  marks.push(text(left, bottom + 34, "integer instructions a weight, or half of all", "s mu"), text(right, bottom + 34, "fewer →", "e s mu"));
   Object.entries(trace.ways).forEach(([way, ops]) => {
     const more = { set: { ops, rung: "" }, title: `${wayNames[way]}: as long as ${significant(ops, 4)} integer instructions a weight` };
     marks.push(line(axes.x(ops), bottom - 6, axes.x(ops), bottom, "axis"), text(axes.x(ops), bottom - 10, wayNames[way], "c s mu over", more));
@@ -77,7 +77,7 @@ export function kernelPlaces(trace, state, axes, taken) {
     const point = { x: axes.x(Math.min(roofPlot.ops[0], Math.max(roofPlot.ops[1], rung.slots))), y: axes.y(rate) };
     const low = point.y > axes.bottom - WAYS_HEIGHT;
     const place = { x: point.x, y: low ? axes.bottom - WAYS_HEIGHT : point.y };
-    while (all.some(({ x, y }) => Math.hypot(x - place.x, y - place.y) < 18)) place.y += low ? -4 : 4;
+    while (all.some(({ x, y }) => Math.hypot(x - place.x, y - place.y) < 20)) place.y += low ? -4 : 4;
     all.push(place);
     return { rung, point, place, below: rate < roofPlot.rates[0] };
   });
@@ -110,6 +110,6 @@ function leaderMarks(trace, state, { rung, point, place, below }, axes, on) {
 
 function kernelMarks(trace, state, { rung, place: { x, y } }, on) {
   const more = { set: { rung: rung.name }, title: `${rung.number} ${rung.name}: ${rungWords(trace, state, rung).join(", ")}` };
-  const rim = on ? [] : [circle(x, y, 8, recordedSeconds(state, rung) ? "strong round" : "axis dash", more)];
-  return [circle(x, y, 8, on ? "tag" : "paper", more), ...rim, middle(x, y, rung.number, `c s b ${on ? "ontag" : ""}`, more)];
+  const rim = on ? [] : [circle(x, y, 9, recordedSeconds(state, rung) ? "strong round" : "axis dash", more)];
+  return [circle(x, y, 9, on ? "tag" : "paper", more), ...rim, middle(x, y, rung.number, `c s b ${on ? "ontag" : ""}`, more)];
 }

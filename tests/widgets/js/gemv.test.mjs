@@ -1,23 +1,22 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import view, { dragRoofline, drawRoofline, roofLayout } from "../../../widgets/static/gemv.js";
+import view, { countersPanel, dragRoofline, drawRoofline, roofLayout } from "../../../widgets/static/gemv.js";
 import { byteRows, keyRoofline, longestPart, rooflineSentence, rooflineTools, stageTime } from "../../../widgets/static/gemv_model.js";
 import { kernelPlaces, roofAxes } from "../../../widgets/static/gemv_roof.js";
 import { codeLine } from "../../../widgets/static/state.js";
 import { measure, overlap, textBox } from "./data.mjs";
 
-const { bare, ladder } = JSON.parse(readFileSync(new URL("gemv.json", import.meta.url), "utf-8"));
+const { trace, spec, cases } = JSON.parse(readFileSync(new URL("gemv.json", import.meta.url), "utf-8"));
 const widths = [868, 761, 760, 586];
-const both = [bare, ladder];
 const near = (a, b) => Math.abs(a - b) <= 1e-12 * Math.max(Math.abs(a), Math.abs(b));
-const eachScene = (work) => both.forEach(({ trace, cases }) => cases.forEach((one) => work(trace, one.state, one)));
-const start = bare.cases[0].state;
+const eachScene = (work) => cases.forEach((one) => work(trace, one.state, one));
+const start = cases[0].state;
 
 test("the module's default export is a widget", () => assert.equal(typeof view.render, "function"));
 
 test("times, bytes and sentence are those of Python, at every setting", () => {
-  assert.ok(bare.cases.length > 80);
+  assert.ok(cases.length > 80);
   eachScene((trace, state, { sentence, bytes, time }) => {
     const found = stageTime(trace, state);
     [found.memory, found.instructions, found.arithmetic, found.edge, found.seconds].forEach((value, at) => assert.ok(near(value, time[at]), `${JSON.stringify(state)}: ${value}, ${time[at]}`));
@@ -26,11 +25,10 @@ test("times, bytes and sentence are those of Python, at every setting", () => {
   });
 });
 
-test("the copied line is the one that Python writes", () => both.forEach(({ spec, cases }) => cases.forEach(({ state, code }) => assert.equal(codeLine(spec, state), code))));
+test("the copied line is the one that Python writes", () => cases.forEach(({ state, code }) => assert.equal(codeLine(spec, state), code)));
 
-test("the picture's height depends on the width and the ladder alone", () => {
-  for (const width of widths)
-    for (const { trace, cases } of both) assert.equal(new Set(cases.map(({ state }) => drawRoofline(trace, state, width, measure).height)).size, 1, `at ${width}`);
+test("the picture's height depends on the width alone", () => {
+  for (const width of widths) assert.equal(new Set(cases.map(({ state }) => drawRoofline(trace, state, width, measure).height)).size, 1, `at ${width}`);
 });
 
 test("no text leaves the picture, and none but numbers of kernels and what has a halo overlaps another", () => {
@@ -70,30 +68,29 @@ test("a sentence fits into the two rows of the foot, wide and narrow", () => {
     });
 });
 
-test("the knee of the H200's roof lies at 1.69 instructions a weight, as counted by hand", () => {
+test("the knee of the H200's roof lies at 1.85 instructions a weight, as counted by hand", () => {
   const state = { ...start, stage: "down", edge: 0 };
-  const knee = (0.515625 * 132 * 64 * 1.82e9) / 4.68e12;
-  assert.equal(longestPart(stageTime(bare.trace, state, knee * 0.99)), "memory");
-  assert.equal(longestPart(stageTime(bare.trace, state, knee * 1.01)), "instructions");
+  const knee = (0.515625 * 132 * 64 * 1.98e9) / 4.65e12;
+  assert.equal(longestPart(stageTime(trace, state, knee * 0.99)), "memory");
+  assert.equal(longestPart(stageTime(trace, state, knee * 1.01)), "instructions");
 });
 
 test("fewer instructions than the budget bring o nothing, and no edge brings 63 percent", () => {
-  const seconds = (change) => stageTime(bare.trace, { ...start, ...change }).seconds;
+  const seconds = (change) => stageTime(trace, { ...start, ...change }).seconds;
   assert.equal(seconds({ ops: 1.6 }), seconds({ ops: 0.25 }));
   assert.ok(Math.abs(1 - seconds({ edge: 0 }) / seconds({}) - 0.63) < 0.01);
 });
 
 test("a drag sets the instructions under the pointer and stops at the ends", () => {
   for (const width of widths) {
-    const axes = roofAxes(roofLayout(bare.trace, width).plot);
-    for (const ops of [8, 4.125, 0.625, 0.25]) assert.deepEqual(dragRoofline(bare.trace, start, width, measure, { x: axes.x(ops) }), { ops, rung: "" });
-    assert.equal(dragRoofline(bare.trace, start, width, measure, { x: -50 }).ops, 8);
-    assert.equal(dragRoofline(bare.trace, start, width, measure, { x: 5000 }).ops, 0.25);
+    const axes = roofAxes(roofLayout(trace, width).plot);
+    for (const ops of [8, 4.125, 0.625, 0.25]) assert.deepEqual(dragRoofline(trace, start, width, measure, { x: axes.x(ops) }), { ops, rung: "" });
+    assert.equal(dragRoofline(trace, start, width, measure, { x: -50 }).ops, 8);
+    assert.equal(dragRoofline(trace, start, width, measure, { x: 5000 }).ops, 0.25);
   }
 });
 
 test("keys change instructions, batch and kernel; each button's letter does what the button does", () => {
-  const { trace } = ladder;
   assert.deepEqual(keyRoofline(trace, start, "ArrowLeft"), { ops: 0.688, rung: "" });
   assert.deepEqual(keyRoofline(trace, start, "ArrowRight"), { ops: 0.568, rung: "" });
   assert.deepEqual(keyRoofline(trace, start, "PageUp"), { batch: 2 });
@@ -101,26 +98,34 @@ test("keys change instructions, batch and kernel; each button's letter does what
   assert.deepEqual(keyRoofline(trace, start, "PageDown"), { batch: 1 });
   assert.deepEqual(keyRoofline(trace, start, "ArrowDown"), { rung: "naive" });
   assert.deepEqual(keyRoofline(trace, start, "ArrowUp"), { rung: trace.rungs.at(-1).name });
-  assert.deepEqual(keyRoofline(bare.trace, start, "ArrowDown"), { rung: "" });
+  assert.deepEqual(keyRoofline(trace, { ...start, bits: 8 }, "ArrowDown"), { rung: "" });
   assert.equal(keyRoofline(trace, start, "q"), null);
   rooflineTools(trace, start).forEach(({ key, values }) => assert.deepEqual(keyRoofline(trace, start, key), values));
   assert.deepEqual(rooflineTools(trace, start).map(({ values }) => values), [{ gpu: "H100" }, { stage: "gate_up" }, { bits: 8 }, { group: 256 }, { activation: "int8" }, { edge: 5.2 }]);
 });
 
 test("kernels stand in the picture only where they were recorded, and as model elsewhere", () => {
-  const numbers = (state) => drawRoofline(ladder.trace, state, 868, measure).marks.filter((mark) => mark.tag === "circle" && mark.set?.rung).length;
+  const numbers = (state) => drawRoofline(trace, state, 868, measure).marks.filter((mark) => mark.tag === "circle" && mark.set?.rung).length;
   assert.ok(numbers(start) > 20);
   assert.equal(numbers({ ...start, bits: 8 }), 0);
   assert.equal(numbers({ ...start, batch: 2 }), 0);
-  assert.match(rooflineSentence(ladder.trace, { ...start, rung: "ring" }), /recorded 5\.80 µs/);
-  assert.doesNotMatch(rooflineSentence(ladder.trace, { ...start, gpu: "A100", rung: "ring" }), /recorded/);
+  assert.match(rooflineSentence(trace, { ...start, rung: "ring" }), /recorded 5\.80 µs/);
+  assert.doesNotMatch(rooflineSentence(trace, { ...start, gpu: "A100", rung: "ring" }), /recorded/);
+});
+
+test("the counters are those of the chosen kernel, and of no other", () => {
+  const words = (rung) => countersPanel(trace, { ...start, rung }, 868).map((mark) => mark.text);
+  assert.deepEqual(words("triton_coalesced").slice(0, 1), ["What the counters say of 12 triton_coalesced"]);
+  assert.equal(words("triton_coalesced")[2], "memory busy 100 %, clocks with an instruction 100 %, a warp waits most for a load from shared memory");
+  assert.equal(words("ring")[2], "not profiled");
+  assert.equal(words("")[2], "choose a kernel");
 });
 
 test("numbers of kernels cover neither each other nor the model's point, and stay in the plot", () => {
   for (const width of widths)
-    for (const { state } of ladder.cases) {
-      const axes = roofAxes(roofLayout(ladder.trace, width).plot);
-      const places = kernelPlaces(ladder.trace, state, axes, []).map(({ place }) => place);
+    for (const { state } of cases) {
+      const axes = roofAxes(roofLayout(trace, width).plot);
+      const places = kernelPlaces(trace, state, axes, []).map(({ place }) => place);
       places.forEach((one, at) => {
         assert.ok(one.y > axes.top && one.y < axes.bottom, JSON.stringify(state));
         places.slice(at + 1).forEach((other) => assert.ok(Math.hypot(one.x - other.x, one.y - other.y) >= 18));
