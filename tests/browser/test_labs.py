@@ -17,12 +17,12 @@ def test_lab_runs_and_its_playgrounds_move_and_can_be_read(lab_page, jupyter_lab
     for at in range(moving.count()):
         shell = moving.nth(at)
         shell.locator(".nl-pic svg").wait_for()
-        before = shell.locator(".nl-state").inner_text()
         height = shell.bounding_box()["height"]
         shell.locator(".nl-pic").focus()
         page.keyboard.press("End")
+        last = shell.locator(".nl-state").inner_text()
         page.keyboard.press("ArrowLeft")
-        assert shell.locator(".nl-state").inner_text() != before
+        assert shell.locator(".nl-state").inner_text() != last
         assert shell.bounding_box()["height"] == height
     for theme in ("JupyterLab Dark", "JupyterLab Light"):
         use_theme(page, theme)
