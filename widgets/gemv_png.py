@@ -15,16 +15,14 @@ HUES = {"memory": "c1", "instructions": "c3", "arithmetic": "c2", "edge": "c4"}
 
 
 def roofline_png(scene: Scene) -> bytes:
-    """Roof, points, choices, time and bytes; below them the ladder, in two columns, and a kernel's counters."""
+    """Roof, points, choices, time and bytes; below them the ladder, in two columns."""
     rows = math.ceil(len(scene.rungs) / 2)
-    counters = LADDER + 36 + rows * ROW
-    canvas = Canvas(WIDTH + 2 * MARGIN, counters + 36 + MARGIN)
+    canvas = Canvas(WIDTH + 2 * MARGIN, LADDER + 24 + rows * ROW + MARGIN)
     draw_roof(canvas, scene)
     _choices(canvas, scene)
     _times(canvas, scene)
     _bytes(canvas, scene)
     _ladder(canvas, scene, rows)
-    _counters(canvas, scene, counters)
     return canvas.png()
 
 
@@ -102,14 +100,6 @@ def _ladder(canvas: Canvas, scene: Scene, rows: int) -> None:
         canvas.text(x + 24, y + 10, rung.name, look)
         for end, value in zip(_ends(x + wide), _ladder_values(scene, rung), strict=True):
             canvas.text(end, y + 10, value, f"e {look}")
-
-
-def _counters(canvas: Canvas, scene: Scene, y: float) -> None:
-    chosen = scene.chosen
-    of, words = (f" of {chosen.number} {chosen.name}", chosen.counters) if chosen else ("", "choose a kernel")
-    canvas.text(MARGIN, y + 8, f"What the counters say{of}", "b")
-    canvas.text(END, y + 8, "gate_up on H200, by Nsight Compute", "e s mu")
-    canvas.text(MARGIN, y + 27, words, "s" if chosen else "s mu")
 
 
 def _ends(right: float) -> list[float]:

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from lab_engine.gemv import UNPACK_OPS
 from widgets.figures import Canvas, text_width
-from widgets.gemv_text import micros
+from widgets.gemv_text import counter_lines, micros
 from widgets.gemv_view import OPS, RATES, Rung, Scene
 from widgets.words import significant
 
@@ -19,10 +19,12 @@ Point = tuple[float, float]
 
 
 def draw_roof(canvas: Canvas, scene: Scene) -> None:
-    """Axes, limits, points."""
+    """Axes, limits, points, and the counters of the chosen kernel."""
     _frame(canvas)
     _limits(canvas, scene)
     _points(canvas, scene)
+    for at, words in enumerate(counter_lines(scene)):
+        canvas.text(MARGIN, BOTTOM + 50 + 15 * at, words, "s" if scene.chosen else "s mu")
 
 
 def _x(ops: float) -> float:

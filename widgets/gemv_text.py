@@ -75,6 +75,17 @@ def share_words(scene: Scene, seconds: float) -> str:
     return f"{percent(scene.rate(seconds) / bandwidth)} of {significant(bandwidth)} TB/s"
 
 
+def counter_lines(scene: Scene) -> list[str]:
+    """What the counters of the GPU say of the chosen kernel, in the two lines below the roofline."""
+    if not scene.chosen:
+        return ["choose a kernel: what kept it busy, and what did it wait for?"]
+    first, *more = scene.chosen.counters
+    return [
+        f"{scene.chosen.number} {scene.chosen.name}: {first}",
+        *(f"{one} (gate_up, Nsight Compute)" for one in more),
+    ]
+
+
 def byte_rows(scene: Scene) -> list[tuple[str, str, str]]:
     """What moves, how much, its share: weights, scales, x, y."""
     moved = scene.now.bytes
@@ -140,4 +151,4 @@ def _ladder(scene: Scene) -> list[str]:
         counts = f"{significant(rung.integer, 2):>7}{significant(rung.total, 2):>7}"
         lines.append(f"{rung.number:>4} {rung.name:<15}{counts}{model:>10}{found:>13}")
     chosen = scene.chosen
-    return [*lines, "", f"{chosen.name} on gate_up: {chosen.counters}"] if chosen else lines
+    return [*lines, "", f"{chosen.name} on gate_up: {', '.join(chosen.counters)}"] if chosen else lines

@@ -60,7 +60,7 @@ class Rung:
     total: float
     slots: float
     us: dict[str, float]
-    counters: str
+    counters: tuple[str, ...]
 
 
 def rungs_of(recording: Recording) -> tuple[Rung, ...]:
@@ -85,10 +85,11 @@ def counters(rung: Mapping[str, Any]) -> tuple[str, str, str]:
     return memory, issue, WAITS.get(stall, stall)
 
 
-def _counter_words(rung: Mapping[str, Any]) -> str:
+def _counter_words(rung: Mapping[str, Any]) -> tuple[str, ...]:
     memory, issue, wait = counters(rung)
-    told = f"memory busy {memory}, clocks with an instruction {issue}, a warp waits most for {wait}"
-    return told if rung["ncu"] else "not profiled"
+    if not rung["ncu"]:
+        return ("not profiled",)
+    return f"memory busy {memory}, clocks with an instruction {issue}", f"a warp waits most for {wait}"
 
 
 @dataclass(frozen=True)

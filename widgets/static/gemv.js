@@ -1,5 +1,5 @@
 // Lab 03: a product under its limits. Left the roofline (gemv_roof.js), right what is multiplied where, the time of each part
-// and the bytes; below the ladder's kernels and what counters say of the chosen one. The model is gemv_model.js.
+// and the bytes; below the ladder's kernels. The model is gemv_model.js.
 import { fit, line, middle, move, rect, significant, text } from "./marks.js";
 import { BATCHES, byteRows, chosenRung, clampOps, formatChoices, keyRoofline, longestPart, micros, offWords, partWords, recordedSeconds, rooflineSentence, rooflineTools, shownRungs, stageTime, unpacks } from "./gemv_model.js";
 import { ROOF_HEIGHT, roofAxes, roofPanel } from "./gemv_roof.js";
@@ -23,10 +23,9 @@ export function roofLayout(trace, width) {
   const top = choices[1] + 4 * CHOICE_ROW + 12;
   const bars = wide ? [side, top, SIDE_ROOF] : [0, top, half];
   const bytes = wide ? [side, top + 118, SIDE_ROOF] : [half + 24, top, half];
-  const ladder = wide ? below + 20 : top + 116;
+  const ladder = wide ? below : top + 116;
   const rows = Math.ceil(trace.rungs.length / (wide ? 2 : 1));
-  const counters = ladder + LADDER_HEAD + rows * LADDER_ROW + 12;
-  return { wide, plot, choices, bars, bytes, ladder: [0, ladder, width], rows, counters: [0, counters, width], height: counters + 36 };
+  return { wide, plot, choices, bars, bytes, ladder: [0, ladder, width], rows, height: ladder + LADDER_HEAD + rows * LADDER_ROW + 4 };
 }
 
 // ---- what is multiplied where ----
@@ -120,20 +119,12 @@ function ladderRow(trace, state, rung, width, measure) {
   ];
 }
 
-export function countersPanel(trace, state, width) {
-  const rung = chosenRung(trace, state);
-  return [
-    text(0, 12, `What the counters say${rung ? ` of ${rung.number} ${rung.name}` : ""}`, "b"), text(width, 12, "gate_up on H200, by Nsight Compute", "e s mu"),
-    text(0, 31, rung ? rung.counters : "choose a kernel", rung ? "s" : "s mu"),
-  ];
-}
-
 // ---- the picture ----
 
 export function drawRoofline(trace, state, width, measure) {
   const layout = roofLayout(trace, width);
   const marks = roofPanel(trace, state, layout.plot, measure);
-  Object.entries({ choices: choicesPanel, bars: barsPanel, bytes: bytesPanel, ladder: ladderPanel, counters: countersPanel }).forEach(([name, panel]) => {
+  Object.entries({ choices: choicesPanel, bars: barsPanel, bytes: bytesPanel, ladder: ladderPanel }).forEach(([name, panel]) => {
     const [x, y, wide] = layout[name];
     marks.push(...move(panel(trace, state, wide, measure, layout), x, y));
   });

@@ -81,6 +81,14 @@ export function rungWords(trace, state, rung) {
   return [`${significant(rung.integer, 2)} integer of ${significant(rung.total, 2)} instr.`, ...found, shareWords(trace, state, recorded ?? model)];
 }
 
+// What the counters of the GPU say of the chosen kernel, in the two lines below the roofline.
+export function counterLines(trace, state) {
+  const rung = chosenRung(trace, state);
+  if (!rung) return ["choose a kernel: what kept it busy, and what did it wait for?"];
+  const [first, ...more] = rung.counters;
+  return [`${rung.number} ${rung.name}: ${first}`, ...more.map((one) => `${one} (gate_up, Nsight Compute)`)];
+}
+
 // A number of bytes in B, kB or MB, as widgets/words.py writes it.
 export const bytesOf = (count) => (count < 1024 ? `${count} B` : count < 1e6 ? `${number(count / 1e3, 1)} kB` : `${number(count / 1e6, 2)} MB`);
 

@@ -1,8 +1,8 @@
 // The roofline itself: TB/s over integer instructions a weight, the limits as lines, the model's point and the ladder's kernels.
-import { circle, line, linear, middle, path, rect, significant, text } from "./marks.js";
-import { chosenRung, micros, rateOf, recordedSeconds, rungSeconds, rungWords, shownRungs, stageTime, unpacks } from "./gemv_model.js";
+import { circle, fit, line, linear, middle, path, rect, significant, text } from "./marks.js";
+import { chosenRung, counterLines, micros, rateOf, recordedSeconds, rungSeconds, rungWords, shownRungs, stageTime, unpacks } from "./gemv_model.js";
 
-const roofPlot = { left: 36, top: 24, height: 250, ops: [8, 0.25], rates: [0.1, 8], below: 58 };
+const roofPlot = { left: 36, top: 24, height: 250, ops: [8, 0.25], rates: [0.1, 8], below: 78 };
 const wayNames = { shift_mask: "I2F", prmt: "prmt", lop3: "lop3", int8: "int8" };
 const WAYS_HEIGHT = 34; // the names of the ways stand above the axis
 export const ROOF_HEIGHT = roofPlot.top + roofPlot.height + roofPlot.below;
@@ -34,7 +34,8 @@ function roofPath(trace, state, axes, edge) {
 
 export function roofPanel(trace, state, width, measure) {
   const axes = roofAxes(width);
-  return [...roofFrame(trace, state, axes, measure), ...roofLimits(trace, state, axes, measure), rect(axes.left, axes.top, width - axes.left, roofPlot.height, "hit ew", { drag: "ops" }), ...roofPoints(trace, state, axes, measure)];
+  const counters = counterLines(trace, state).map((words, at) => text(0, axes.bottom + 54 + 15 * at, fit(words, width, measure), chosenRung(trace, state) ? "s" : "s mu"));
+  return [...roofFrame(trace, state, axes, measure), ...counters, ...roofLimits(trace, state, axes, measure), rect(axes.left, axes.top, width - axes.left, roofPlot.height, "hit ew", { drag: "ops" }), ...roofPoints(trace, state, axes, measure)];
 }
 
 function roofFrame(trace, state, axes) {
