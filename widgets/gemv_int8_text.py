@@ -4,15 +4,16 @@ from lab_engine.gemv_int8 import FP16, Int8Trace, StageTimes
 from widgets.words import percent, significant
 
 NAMES = {
-    "fp16": ("FP16", "LOP3, HFMA2"),
+    "fp16": ("FP16", "rows: LOP3, HFMA2"),
     "dp4a_separate": ("separate", "a kernel makes x INT8"),
-    "dp4a_fused": ("fused", "every block does"),
+    "dp4a_fused": ("fused", "every block does that"),
     "dp4a_limbs": ("limbs", "x = 256 · high + low"),
 }
 """Variant -> its name in the picture, and a few words below it."""
 PARTS = {"launch": "launch", "quantize": "quantizing x", "read": "reading", "unpack": "unpacking, multiplying"}
 MOST = 6.0
 """µs that a launch costs at the right end of the axis."""
+EVEN = 0.0005
 _BAR = 44
 _LETTERS = {"launch": "L", "quantize": "q", "read": "r", "unpack": "u"}
 
@@ -31,11 +32,11 @@ def longest(stage: StageTimes) -> float:
 
 
 def against_words(stage: StageTimes, name: str, launch_us: float) -> str:
-    """`−9.0 %`: how much longer than FP16 a variant takes; "" of FP16 itself."""
+    """`−9.0 %`: how much longer than FP16 a variant takes, `even` below 0.05 %; "" of FP16 itself."""
     if name == FP16:
         return ""
     more = stage.work[name].time(launch_us) / stage.work[FP16].time(launch_us) - 1
-    return f"{'+' if more > 0 else '−' if more < 0 else ''}{percent(abs(more), 1)}"
+    return "even" if abs(more) < EVEN else f"{'+' if more > 0 else '−'}{percent(abs(more), 1)}"
 
 
 def crossover_words(stage: StageTimes) -> str:

@@ -26,7 +26,6 @@ def test_every_preset_can_be_read_and_nothing_jumps(show, low_contrast, times, l
     for preset in times.presets:
         page.get_by_role("radio", name=preset, exact=True).click()
         page.mouse.move(0, 0)
-        page.wait_for_timeout(150)
         assert not low_contrast(page), preset
         assert not outside_the_shell(page), preset
         heights.add(page.locator(".nl-shell").evaluate("shell => shell.offsetHeight"))

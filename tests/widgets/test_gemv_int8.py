@@ -1,4 +1,4 @@
-"""FP16 against INT8: presets, sentence, refusals, text and PNG, all from a made-up recording."""
+"""FP16 against INT8: presets, sentence, refusals, text and PNG, with fixed numbers from a made-up recording."""
 
 import json
 import re
@@ -7,6 +7,7 @@ import pytest
 import traitlets
 
 from lab_engine.errors import RecordingError
+from lab_engine.recordings import load_recording
 from tests.lab_engine.int8_recording import EDGE, int8_recording
 from tests.widgets.int8_data import DATA_FILE, javascript_data
 from widgets.figures import png_size
@@ -36,6 +37,29 @@ def test_the_first_preset_is_a_token_with_eager_launches(playground):
         "separate wins below 0.693 µs"
     )
     assert playground.code == 'Int8Times(recording, preset="every launch eager")'
+
+
+def test_without_arguments_the_project_s_recording_is_shown_and_its_presets_hold_their_surprises():
+    playground, rungs = Int8Times(), load_recording("gemv").data["rungs"]
+    assert playground.code == 'Int8Times(preset="every launch eager")'
+    node = playground.times.launches["graph node"]
+
+    def order(preset):
+        playground.preset = preset
+        stage = playground.times.stages[playground.stage]
+        return sorted(stage.work, key=lambda name: stage.work[name].time(playground.launch))
+
+    assert order("every launch eager") == ["dp4a_fused", "dp4a_limbs", "fp16", "dp4a_separate"]
+    assert order("in a CUDA graph") == ["dp4a_fused", "dp4a_separate", "dp4a_limbs", "fp16"]
+    order("where they are even")
+    assert node < playground.launch < 5.25
+    assert "separate 20.2, " in playground.sentence
+    assert " even " in playground.text_picture()
+    playground.launch = node
+    assert "fastest: separate" in playground.sentence
+    assert playground.times.stages["down"].work["fp16"].time(node) == pytest.approx(rungs["rows"]["us"]["down"]["us"])
+    assert order("a small product") == ["dp4a_fused", "dp4a_limbs", "fp16", "dp4a_separate"]
+    assert order("what it costs in error")[:2] == ["dp4a_fused", "dp4a_limbs"]
 
 
 def test_a_product_by_hand(playground):

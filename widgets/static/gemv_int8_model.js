@@ -3,7 +3,7 @@
 import { percent, significant } from "./marks.js";
 
 export const int8Parts = { launch: "launch", quantize: "quantizing x", read: "reading", unpack: "unpacking, multiplying" };
-const [FINE_STEP, COARSE_STEP] = [0.05, 0.5];
+const [FINE_STEP, COARSE_STEP, EVEN] = [0.05, 0.5, 0.0005];
 
 export const int8Stage = (trace, state) => trace.stages[state.stage];
 export const workTime = (work, launch) => work.launches * launch + (work.quantize + work.read + work.unpack);
@@ -34,7 +34,7 @@ export function int8Segments(trace, state, name) {
 export function againstWords(trace, state, name) {
   if (name === "fp16") return "";
   const more = variantTime(trace, state, name) / variantTime(trace, state, "fp16") - 1;
-  return `${more > 0 ? "+" : more < 0 ? "−" : ""}${percent(Math.abs(more), 1)}`;
+  return Math.abs(more) < EVEN ? "even" : `${more > 0 ? "+" : "−"}${percent(Math.abs(more), 1)}`;
 }
 
 export function crossoverWords(trace, state) {
