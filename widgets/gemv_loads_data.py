@@ -27,8 +27,8 @@ ROWS = 3584
 """n of the matrix: that of o and down in the 7B."""
 KS, SHIFTS, WARPS = (3584, 18944, 384, 128), (0, 16), 8
 NOTES = {
-    "naive": "Eight iterations read the same sectors. What L1 or L2 still holds of them is not moved again; "
-    "how much that saves, the roofline shows as measured.",
+    "naive": "Eight iterations read the same sectors. What L1 or L2 still holds of them is not moved again. "
+    "The waiting remains: see kernel 1 of the roofline.",
     "naive16": "Two iterations read the same sectors. What L1 or L2 still holds of them is not moved again. "
     "No rung reads so: it is here to be compared.",
     "coalesced": "Every byte moves once, for a lane that wants it now: there is nothing left for a cache to save.",
