@@ -85,10 +85,10 @@ def _written(mistake: str) -> tuple[tuple[str, ...], float]:
     leads: list[float] = []
     logits = decoder.prefill(tokenizer.encode(RUNNING_EXAMPLE.prompt))
     for _ in range(NEW_TOKENS):
-        best = logits[: tokenizer.vocab_size].topk(2)
-        token_id = int(best.indices[0])
+        known = logits[: tokenizer.vocab_size]
+        token_id, (first, second) = decoder.backend.argmax(known), known.topk(2).values.tolist()
         texts.append(tokenizer.token_text(token_id))
-        leads.append(float(best.values[0] - best.values[1]))
+        leads.append(first - second)
         logits = decoder.step(token_id)
     return tuple(texts), min(leads)
 
